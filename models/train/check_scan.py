@@ -6,7 +6,7 @@
 import torch
 import torch.nn.functional as F
 
-from layers import ConvSiLU, DeltaRule, SelectiveScan
+from layers import ConvSiLU, DeltaRule, SelectiveScan, SLSTM
 
 LIMIT = 2e-5
 
@@ -31,6 +31,22 @@ def selective_scan(x, dt, A, B, C, signed):
         a = torch.exp(dt[:, t, :, None] * A)
         h = (2 * a - 1 if signed else a) * h + (dt[:, t] * x[:, t])[..., None] * B[:, t, None]
         out.append((h * C[:, t, None]).sum(-1))
+    return torch.stack(out, 1)
+
+
+def slstm(x, R):
+    """m and all its gradients included."""
+    B, T, _, H, d = x.shape
+    y = c = n = m = x.new_zeros(B, H, d)
+    out = []
+    for t in range(T):
+        i, f, z, o = (x[:, t] + torch.einsum("bhi,higo->bgho", y, R)).unbind(1)
+        log_f = F.logsigmoid(f) + m
+        m = i if t == 0 else torch.maximum(i, log_f)
+        c = torch.exp(log_f - m) * c + torch.exp(i - m) * torch.tanh(z)
+        n = torch.exp(log_f - m) * n + torch.exp(i - m)
+        y = torch.sigmoid(o) * c / n
+        out.append(y)
     return torch.stack(out, 1)
 
 
@@ -69,6 +85,9 @@ def main() -> None:
                    R(2, 19, 16))
         compare(f"selective scan signed {signed}", SelectiveScan.apply, selective_scan, tensors,
                 signed)
+    for H, d in ((4, 16), (3, 5)):
+        compare(f"sLSTM heads {H} of {d}", SLSTM.apply, slstm,
+                (3 * R(2, 37, 4, H, d), R(H, d, 4, d) / d**0.5))
     for width in (1, 4):
         compare(f"convolution width {width}", ConvSiLU.apply, conv_silu,
                 (R(2, 11, 6), R(6, 1, width), R(6)))

@@ -1,4 +1,4 @@
-"""DeltaNet, (Gated) DeltaProduct and Mamba language models for training on a CPU.
+"""DeltaNet, (Gated) DeltaProduct, Mamba and Transformer language models for training on a CPU.
 
 Modules have the names of the checkpoints of their libraries (flash-linear-attention, transformers),
 so those libraries and lrnn-convert can read a saved model. The recurrences are in scan.c, which is
@@ -7,7 +7,6 @@ compiled on first use.
 
 import ctypes
 import hashlib
-import json
 import math
 import os
 import subprocess
@@ -16,7 +15,6 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file, save_file
 from torch import nn
 
 # ---- scan.c
@@ -53,7 +51,8 @@ def call(function, shape: ctypes.Array, *tensors: torch.Tensor | None) -> None:
         raise MemoryError(function.__name__)
 
 
-for name in ("delta_forward", "ssm_forward", "conv_forward", "conv_backward"):
+for name in ("delta_forward", "ssm_forward", "slstm_forward", "slstm_backward", "conv_forward",
+             "conv_backward"):
     getattr(SCAN, name).restype = None
 
 
@@ -62,6 +61,7 @@ class DeltaRule(torch.autograd.Function):
     Normalizes q and k (L2)."""
 
     @staticmethod
+    @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)
     def forward(ctx, q, k, v, beta, g, factors):
         q, k, v, beta = (x.contiguous() for x in (q, k, v, beta))
         g = None if g is None else g.contiguous()
@@ -76,6 +76,7 @@ class DeltaRule(torch.autograd.Function):
         return o
 
     @staticmethod
+    @torch.amp.custom_bwd(device_type="cpu")
     def backward(ctx, d_o):
         q, k, v, beta, g, u, kept = ctx.saved_tensors
         dq, dk, dv, dbeta = (torch.empty_like(x) for x in (q, k, v, beta))
@@ -89,6 +90,7 @@ class SelectiveScan(torch.autograd.Function):
     """x, dt [B,T,E], A [E,N], B, C [B,T,N] -> y [B,T,E]."""
 
     @staticmethod
+    @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)
     def forward(ctx, x, dt, A, B, C, signed):
         tensors = tuple(t.contiguous() for t in (x, dt, A, B, C))
         n_seq, T, E = x.shape
@@ -99,6 +101,7 @@ class SelectiveScan(torch.autograd.Function):
         return y
 
     @staticmethod
+    @torch.amp.custom_bwd(device_type="cpu")
     def backward(ctx, dy):
         tensors = ctx.saved_tensors
         grads = tuple(torch.zeros_like(t) for t in tensors)
@@ -106,10 +109,37 @@ class SelectiveScan(torch.autograd.Function):
         return *grads, None
 
 
+class SLSTM(torch.autograd.Function):
+    """x [B,T,4,H,d], the sums of gates i, f, z, o without the recurrent part; R [H,d,4,d], input
+    first -> y [B,T,H,d]."""
+
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)
+    def forward(ctx, x, R):
+        x, R = x.contiguous(), R.contiguous()
+        B, T, _, H, d = x.shape
+        ctx.shape = shape_of(B, T, H, d)
+        y, c, n = (x.new_empty(B, T, H, d) for _ in range(3))
+        kept = x.new_empty(B, T, 5, H, d)
+        call(SCAN.slstm_forward, ctx.shape, x, R, y, c, n, kept)
+        ctx.save_for_backward(R, y, c, n, kept)
+        return y
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cpu")
+    def backward(ctx, dy):
+        R, y, c, n, kept = ctx.saved_tensors
+        B, T, H, d = y.shape
+        dx, dR = y.new_empty(B, T, 4, H, d), torch.zeros_like(R)
+        call(SCAN.slstm_backward, ctx.shape, R, y, c, n, kept, dy.contiguous(), dx, dR)
+        return dx, dR
+
+
 class ConvSiLU(torch.autograd.Function):
     """x [B,T,C], weight [C,1,W], bias [C] or None -> silu of the causal convolution."""
 
     @staticmethod
+    @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)
     def forward(ctx, x, weight, bias):
         x, w = x.contiguous(), weight[:, 0].t().contiguous()
         ctx.shape = shape_of(*x.shape, weight.shape[-1])
@@ -119,6 +149,7 @@ class ConvSiLU(torch.autograd.Function):
         return y
 
     @staticmethod
+    @torch.amp.custom_bwd(device_type="cpu")
     def backward(ctx, dy):
         x, w, bias = ctx.saved_tensors
         dx, dw = torch.zeros_like(x), torch.zeros_like(w)
@@ -264,41 +295,97 @@ class MambaLayer(nn.Module):
         return x + self.mixer(self.norm(x))
 
 
-class Stack(nn.Module):
-    """Embedding, layers and final norm; `final` is the library's name of the norm."""
+class Attention(nn.Module):
+    """Causal softmax attention with rotary positions (halves of a head are the pairs)."""
 
-    def __init__(self, c: dict, layer: type, final: str, eps: float):
+    def __init__(self, c: dict):
         super().__init__()
-        self.embeddings = nn.Embedding(c["vocab_size"], c["hidden_size"])
+        D, self.heads = c["hidden_size"], c["num_attention_heads"]
+        self.groups = self.heads // c["num_key_value_heads"]
+        self.theta, head = c["rope_parameters"]["rope_theta"], c["head_dim"]
+        self.q_proj, self.o_proj = linear(D, self.heads * head), linear(self.heads * head, D)
+        self.k_proj, self.v_proj = (linear(D, self.heads // self.groups * head) for _ in range(2))
+        self.head = head
+
+    def forward(self, x):
+        q, k, v = (p(x).unflatten(-1, (-1, self.head)).transpose(1, 2)
+                   for p in (self.q_proj, self.k_proj, self.v_proj))
+        rate = self.theta ** (-torch.arange(0, self.head, 2) / self.head)
+        angle = torch.outer(torch.arange(x.shape[1]), rate)
+        cos, sin = angle.cos(), angle.sin()
+
+        def rotate(x):
+            a, b = x.chunk(2, dim=-1)
+            return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+
+        k, v = (x.repeat_interleave(self.groups, 1) for x in (k, v))
+        o = F.scaled_dot_product_attention(rotate(q), rotate(k), v, is_causal=True)
+        return self.o_proj(o.transpose(1, 2).flatten(2))
+
+
+class LlamaLayer(nn.Module):
+    def __init__(self, c: dict):
+        super().__init__()
+        D, eps = c["hidden_size"], c["rms_norm_eps"]
+        self.input_layernorm, self.self_attn = RMSNorm(D, eps), Attention(c)
+        self.post_attention_layernorm, self.mlp = RMSNorm(D, eps), SwiGLU(D, c["intermediate_size"])
+
+    def forward(self, x):
+        x = x + self.self_attn(self.input_layernorm(x))
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+# model_type: class of the layers, key of the norms' epsilon, and the library's names of the stack,
+# the embedding and the last norm
+STACKS = {
+    "delta_net":          (Layer, "norm_eps", "model", "embeddings", "norm"),
+    "gated_deltaproduct": (Layer, "norm_eps", "model", "embeddings", "norm"),
+    "mamba":              (MambaLayer, "layer_norm_epsilon", "backbone", "embeddings", "norm_f"),
+    "llama":              (LlamaLayer, "rms_norm_eps", "model", "embed_tokens", "norm"),
+}
+
+
+class Stack(nn.Module):
+    """Embedding, layers and last norm."""
+
+    def __init__(self, c: dict):
+        super().__init__()
+        layer, eps, _, *self.names = STACKS[c["model_type"]]
+        embedding, norm = self.names
+        setattr(self, embedding, nn.Embedding(c["vocab_size"], c["hidden_size"]))
         self.layers = nn.ModuleList(layer(c) for _ in range(c["num_hidden_layers"]))
-        self.final = final
-        setattr(self, final, RMSNorm(c["hidden_size"], eps))
+        setattr(self, norm, RMSNorm(c["hidden_size"], c[eps]))
+
+    def embedding(self) -> nn.Embedding:
+        return getattr(self, self.names[0])
 
     def forward(self, ids):
-        x = self.embeddings(ids)
+        x = self.embedding()(ids)
         for layer in self.layers:
             x = layer(x)
-        return getattr(self, self.final)(x)
+        return getattr(self, self.names[1])(x)
 
 
 class LanguageModel(nn.Module):
-    """ids [B,T] -> logits [B,T,V]."""
+    """ids [B,T] -> logits [B,T,V]; config as in config.json."""
 
     def __init__(self, config: dict):
         super().__init__()
         self.config = config
-        if config["model_type"] == "mamba":
-            self.backbone = Stack(config, MambaLayer, "norm_f", config["layer_norm_epsilon"])
-        else:
-            self.model = Stack(config, Layer, "norm", config["norm_eps"])
-        self.lm_head = linear(config["hidden_size"], config["vocab_size"])
+        self.stack = STACKS[config["model_type"]][2]
+        setattr(self, self.stack, Stack(config))
+        if not config["tie_word_embeddings"]:
+            self.lm_head = linear(config["hidden_size"], config["vocab_size"])
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2 and not name.endswith(("A_log", "dt_proj.weight")):
                 nn.init.normal_(parameter, std=config["initializer_range"])
 
     def forward(self, ids):
-        stack = self.backbone if hasattr(self, "backbone") else self.model
-        return self.lm_head(stack(ids))
+        stack = getattr(self, self.stack)
+        x = stack(ids)
+        if self.config["tie_word_embeddings"]:
+            return F.linear(x, stack.embedding().weight)
+        return self.lm_head(x)
 
 
 # ---- configurations, as the libraries write them
@@ -306,12 +393,12 @@ class LanguageModel(nn.Module):
 
 def delta_config(vocab: int, width: int, layers: int, heads: int, inner: int, signed: bool,
                  conv: bool = True, factors: int = 0, forget: bool = False, gate: bool = False,
-                 init: float = 0.02) -> dict:
-    """factors = 0: DeltaNet; n > 0: DeltaProduct with n factors."""
+                 init: float = 0.02, tied: bool = False, end: int | None = None) -> dict:
+    """factors = 0: DeltaNet; n > 0: DeltaProduct with n factors. end: the token around texts."""
     c = dict(vocab_size=vocab, hidden_size=width, num_hidden_layers=layers, num_heads=heads,
              intermediate_size=inner, hidden_act="swish", expand_v=1, use_short_conv=conv,
-             conv_size=4, allow_neg_eigval=signed, norm_eps=1e-6, tie_word_embeddings=False,
-             initializer_range=init, bos_token_id=None, eos_token_id=None)
+             conv_size=4, allow_neg_eigval=signed, norm_eps=1e-6, tie_word_embeddings=tied,
+             initializer_range=init, bos_token_id=end, eos_token_id=end)
     if factors == 0:
         return c | dict(architectures=["DeltaNetForCausalLM"], model_type="delta_net", expand_k=1,
                         use_beta=True, use_gate=gate, qk_activation="silu", qk_norm="l2")
@@ -330,24 +417,12 @@ def mamba_config(vocab: int, width: int, layers: int, signed: bool, conv: int = 
                 initializer_range=init, bos_token_id=None, eos_token_id=None, signed=signed)
 
 
-# ---- checkpoints
-
-
-def save_model(model: LanguageModel, folder: Path) -> None:
-    """Writes config.json and model.safetensors. Mamba's configuration has no key for the eigenvalue
-    range: it is an option of lrnn-convert."""
-    folder.mkdir(parents=True, exist_ok=True)
-    config = {k: v for k, v in model.config.items() if k != "signed"}
-    (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-    save_file({k: v.contiguous() for k, v in model.state_dict().items()},
-              folder / "model.safetensors", metadata={"format": "pt"})
-
-
-def load_model(folder: Path, signed: bool = False) -> LanguageModel:
-    """signed: for Mamba only."""
-    config = json.loads((folder / "config.json").read_text())
-    if config["model_type"] == "mamba":
-        config["signed"] = signed
-    model = LanguageModel(config)
-    model.load_state_dict(load_file(folder / "model.safetensors"))
-    return model
+def llama_config(vocab: int, width: int, layers: int, heads: int, inner: int,
+                 init: float = 0.02) -> dict:
+    return dict(architectures=["LlamaForCausalLM"], model_type="llama", vocab_size=vocab,
+                hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads,
+                num_key_value_heads=heads, head_dim=width // heads, intermediate_size=inner,
+                hidden_act="silu", rms_norm_eps=1e-6, attention_bias=False, mlp_bias=False,
+                rope_parameters=dict(rope_theta=10000.0, rope_type="default"),
+                tie_word_embeddings=False, initializer_range=init, bos_token_id=None,
+                eos_token_id=None)

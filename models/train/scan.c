@@ -3,11 +3,12 @@
 //
 //   delta_*   generalized Householder factors with a gate: DeltaNet, (Gated) DeltaProduct
 //   ssm_*     diagonal gates, unsigned or signed: Mamba
+//   slstm_*   gates that see the last output: sLSTM
 //   conv_*    causal depthwise convolution and SiLU: all of them
 //
 // The models are so small that a plain loop over time is faster than chunked matrix products: the
 // state stays in the cache. Arrays are dense, with the last index fastest. Gradients of parameters
-// that all sequences share (dw, db, dA) are accumulated; others are overwritten.
+// that all sequences share (dw, db, dA, dR) are accumulated; others are overwritten.
 
 #include <math.h>
 #include <stdlib.h>
@@ -354,6 +355,116 @@ int ssm_backward(const struct ssm_shape * s, const float * x, const float * dt, 
     free(h);
     free(ex);
     return 0;
+}
+
+struct slstm_shape {
+    int n_seq, n_step, n_head, d;
+};
+
+// One head of one sequence. The four gates i, f, z, o of a step are n_head d apart in x.
+//   (i, f, z, o) = x + R y;  m' = max(i, log s(f) + m), s the sigmoid; m' = i in the first step
+//   i' = exp(i - m'),  f' = exp(log s(f) + m - m');  c = f' c + i' tanh z,  n = f' n + i'
+//   y  = s(o) c / n
+// kept, for the backward pass: i', f', tanh z, s(o) and s(-f), n_head d apart.
+INLINE void slstm_forward_head(const struct slstm_shape * s, const float * x, const float * R,
+        float * y, float * c, float * n, float * kept, int d) {
+    const int D = s->n_head * d;
+    float     m[d], raw[4 * d];
+    memset(m, 0, sizeof(m));
+    for (int t = 0; t < s->n_step; ++t) {
+        for (int g = 0; g < 4; ++g) {
+            memcpy(raw + g * d, x + g * D, sizeof(float) * d);
+        }
+        for (int i = 0; t > 0 && i < d; ++i) {
+            add_scaled(raw, y[i - D], R + i * 4 * d, 4 * d);
+        }
+        for (int i = 0; i < d; ++i) {
+            const float fr     = raw[d + i];
+            const float log_f  = (fr < 0.0f ? fr : 0.0f) - log1pf(expf(-fabsf(fr)));
+            const float before = log_f + m[i];
+            const float after  = t == 0 || raw[i] > before ? raw[i] : before;
+            const float ig     = expf(raw[i] - after);
+            const float fg     = t == 0 ? 0.0f : expf(before - after);
+            const float z      = tanhf(raw[2 * d + i]);
+            const float o      = 1.0f / (1.0f + expf(-raw[3 * d + i]));
+            c[i]               = ig * z + (t == 0 ? 0.0f : fg * c[i - D]);
+            n[i]               = ig + (t == 0 ? 0.0f : fg * n[i - D]);
+            y[i]               = o * c[i] / n[i];
+            m[i]               = after;
+            kept[i]            = ig;
+            kept[D + i]        = fg;
+            kept[2 * D + i]    = z;
+            kept[3 * D + i]    = o;
+            kept[4 * D + i]    = 1.0f / (1.0f + expf(fr));
+        }
+        x += 4 * D;
+        y += D;
+        c += D;
+        n += D;
+        kept += 5 * D;
+    }
+}
+
+// y does not depend on m, which scales c and n alike, so m is a constant here.
+INLINE void slstm_backward_head(const struct slstm_shape * s, const float * R, const float * y,
+        const float * c, const float * n, const float * kept, const float * dy, float * dx,
+        float * dR, int d) {
+    const int D = s->n_head * d;
+    float     dc[d], dn[d], back[d], raw[4 * d]; // back: of y, from the step after
+    memset(dc, 0, sizeof(dc));
+    memset(dn, 0, sizeof(dn));
+    memset(back, 0, sizeof(back));
+    for (int t = s->n_step - 1; t >= 0; --t) {
+        const size_t  at = (size_t) t * D;
+        const float * k  = kept + 5 * at;
+        for (int i = 0; i < d; ++i) {
+            const float ig = k[i], fg = k[D + i], z = k[2 * D + i], o = k[3 * D + i];
+            const float ct = c[at + i], nt = n[at + i], h = ct / nt;
+            const float c0 = t == 0 ? 0.0f : c[at + i - D], n0 = t == 0 ? 0.0f : n[at + i - D];
+            const float gy = dy[at + i] + back[i];
+            dc[i] += gy * o / nt;
+            dn[i] -= gy * o * h / nt;
+            raw[i]         = (dc[i] * z + dn[i]) * ig;
+            raw[d + i]     = (dc[i] * c0 + dn[i] * n0) * fg * k[4 * D + i];
+            raw[2 * d + i] = dc[i] * ig * (1.0f - z * z);
+            raw[3 * d + i] = gy * h * o * (1.0f - o);
+            dc[i] *= fg;
+            dn[i] *= fg;
+        }
+        for (int g = 0; g < 4; ++g) {
+            memcpy(dx + 4 * at + g * D, raw + g * d, sizeof(float) * d);
+        }
+        for (int i = 0; t > 0 && i < d; ++i) {
+            back[i] = dot(R + i * 4 * d, raw, 4 * d);
+            add_scaled(dR + i * 4 * d, y[at + i - D], raw, 4 * d);
+        }
+    }
+}
+
+// x[seq][step][4][head][d] with the bias  R[head][d][4][d], the input first
+// y, c, n[seq][step][head][d]  kept[seq][step][5][head][d]
+void slstm_forward(const struct slstm_shape * s, const float * x, const float * R, float * y,
+        float * c, float * n, float * kept) {
+    for (int b = 0; b < s->n_seq; ++b) {
+        for (int h = 0; h < s->n_head; ++h) {
+            const int    d  = s->d;
+            const size_t at = (size_t) b * s->n_step * s->n_head * d, to = at + h * d;
+            slstm_forward_head(s, x + 4 * at + h * d, R + h * 4 * d * d, y + to, c + to, n + to,
+                    kept + 5 * at + h * d, d);
+        }
+    }
+}
+
+void slstm_backward(const struct slstm_shape * s, const float * R, const float * y, const float * c,
+        const float * n, const float * kept, const float * dy, float * dx, float * dR) {
+    for (int b = 0; b < s->n_seq; ++b) {
+        for (int h = 0; h < s->n_head; ++h) {
+            const int    d  = s->d;
+            const size_t at = (size_t) b * s->n_step * s->n_head * d, to = at + h * d;
+            slstm_backward_head(s, R + h * 4 * d * d, y + to, c + to, n + to, kept + 5 * at + h * d,
+                    dy + to, dx + 4 * at + h * d, dR + h * 4 * d * d, d);
+        }
+    }
 }
 
 struct conv_shape {
