@@ -2,7 +2,7 @@
 // performance of the machine.
 
 #include "lrnn.h"
-#include "compute-options.h"
+#include "device-options.h"
 #include "load-model.h"
 #include "machine.h"
 #include "model-bench.h"
@@ -17,7 +17,7 @@
 struct args {
     struct option_strings     models; // none: the op benchmark
     struct model_bench_params model;
-    struct compute            compute; // of models; its threads are ignored
+    struct device_options     device; // of models; its threads are ignored
     struct op_bench_params    op;
     int                       format; // enum results_format
     bool                      list;
@@ -138,7 +138,8 @@ static enum exit_code bench_models(const struct args * args) {
     bool              is_begun = false;
 
     for (int i = 0; status == EXIT_CODE_OK && i < args->models.n; ++i) {
-        struct lrnn_model * model = compute_load(&args->compute, args->models.v[i], false, &err);
+        struct lrnn_model * model =
+                device_options_load(&args->device, args->models.v[i], false, &err);
         if (model == NULL) {
             status = program_error(&err);
             continue;
@@ -191,7 +192,7 @@ static void set_defaults(struct args * args) {
     args->model.n_batch                    = args->model.n_batch > 0 ? args->model.n_batch : 512;
     args->model.seqs                       = args->seqs.n > 0 ? args->seqs : one;
     args->op.seqs                          = args->seqs.n > 0 ? args->seqs.v[0] : 0;
-    args->model.cache_type                 = (enum lrnn_cache_type) args->compute.cache_type;
+    args->model.session                    = device_session_params(&args->device);
     if (args->model.n_prompt.n == 0) {
         args->model.n_prompt = (struct option_ints) { .n = 1, .v = { 512 } };
     }
@@ -207,7 +208,7 @@ static enum exit_code run(void * user) {
     struct args *     args = user;
     struct lrnn_error err;
 
-    if (!compute_check(&args->compute, &err)) {
+    if (!device_options_check(&args->device, &err)) {
         return program_fail(EXIT_CODE_USAGE, "%s", err.text);
     }
     if (args->models.n > 0 && (args->list || has_op_options(&args->op))) {
@@ -235,7 +236,7 @@ static enum exit_code run(void * user) {
 int main(int argc, char ** argv) {
     struct args args = {
         .op      = { .family = OP_FAMILY_ALL, .path = GGML_SCAN_PATH_AUTO, .min_time = 0.02 },
-        .compute = COMPUTE_DEFAULTS,
+        .device  = DEVICE_OPTIONS_DEFAULTS,
         .threads = { .n = 2, .v = { 1, 2 } },
         .format  = RESULTS_MD,
     };
@@ -254,7 +255,7 @@ int main(int argc, char ** argv) {
         opt_alias("--batch, --ubatch",
                 opt_int("-b, --batch-size", "N", &args.model.n_batch, 1, 65536,
                         "maximum number of tokens computed together (default: 512)")),
-        COMPUTE_OPTIONS(args.compute),
+        DEVICE_OPTIONS(args.device),
 
         opt_group("Models and ops"),
         opt_ints("--seqs", "LIST", &args.seqs, 1, 4096,

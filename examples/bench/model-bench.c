@@ -181,16 +181,13 @@ bool model_bench_run(struct lrnn_model * model, const struct model_bench_params 
         progress(&test, user);
         fill_random(ids, n_ids, n_vocab);
 
-        struct model_result   r       = { .test = test, .n_batch = params->n_batch };
-        struct lrnn_session * session = lrnn_session_new(model,
-                &(struct lrnn_session_params) {
-                        .n_threads  = test.threads,
-                        .n_seqs     = test.n_seqs,
-                        .n_batch    = (int32_t) params->n_batch,
-                        .n_cache    = (int32_t) (test.depth + test.n_tokens),
-                        .cache_type = params->cache_type,
-                },
-                err);
+        struct model_result        r              = { .test = test, .n_batch = params->n_batch };
+        struct lrnn_session_params session_params = params->session;
+        session_params.n_threads                  = test.threads;
+        session_params.n_seqs                     = test.n_seqs;
+        session_params.n_batch                    = (int32_t) params->n_batch;
+        session_params.n_cache                    = (int32_t) (test.depth + test.n_tokens);
+        struct lrnn_session * session             = lrnn_session_new(model, &session_params, err);
 
         ok = session != NULL && run_test(session, &test, ids, inputs, params->n_batch,
                                         params->repetitions, samples, &r, err);

@@ -25,7 +25,7 @@ struct model_bench_params {
     int64_t            n_batch;
     int64_t            repetitions;
 
-    enum lrnn_cache_type cache_type;
+    struct lrnn_session_params session; // the others
 };
 
 struct model_test {

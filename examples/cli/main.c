@@ -5,7 +5,7 @@
 #include "base/file-magic.h"
 #include "chat.h"
 #include "chat-memory.h"
-#include "compute-options.h"
+#include "device-options.h"
 #include "generate.h"
 #include "interrupt.h"
 #include "line-input.h"
@@ -65,10 +65,10 @@ struct args {
 
     bool echo; // print the prompt before the generated text
 
-    struct compute compute;
-    int64_t        batch;
-    int64_t        cache;
-    bool           quiet;
+    struct device_options device;
+    int64_t               batch;
+    int64_t               cache;
+    bool                  quiet;
 };
 
 //
@@ -222,14 +222,11 @@ static enum exit_code prepare(struct args * args, struct generator * g) {
         .repeat_last    = (int32_t) args->repeat_last,
         .seed           = (uint64_t) args->seed,
     };
-    const struct lrnn_session_params params = {
-        .n_threads  = (int32_t) args->compute.threads,
-        .n_rewind   = args->draft_lookup > 0 ? (int32_t) args->draft_lookup + 1 : 0,
-        .n_batch    = (int32_t) args->batch,
-        .n_cache    = (int32_t) args->cache,
-        .cache_type = (enum lrnn_cache_type) args->compute.cache_type,
-        .n_seqs     = 1 + (args->chat ? chat_memory_count(&g->info, args->cache) : 0),
-    };
+    struct lrnn_session_params params = device_session_params(&args->device);
+    params.n_rewind = args->draft_lookup > 0 ? (int32_t) args->draft_lookup + 1 : 0;
+    params.n_batch  = (int32_t) args->batch;
+    params.n_cache  = (int32_t) args->cache;
+    params.n_seqs   = 1 + (args->chat ? chat_memory_count(&g->info, args->cache) : 0);
     struct lrnn_error err;
 
     if (args->stops.n > 0 && !g->info.has_tokenizer) {
@@ -298,7 +295,7 @@ static void print_summary(
 }
 
 static bool check_args(const struct args * args, struct lrnn_error * err) {
-    if (!compute_check(&args->compute, err)) {
+    if (!device_options_check(&args->device, err)) {
         return false;
     }
     if (args->prompt != NULL && args->file != NULL) {
@@ -395,7 +392,7 @@ static enum exit_code run(void * user) {
     }
     args->echo = !is_dialog && !is_typed && !args->jsonl && args->n_predict != 0 &&
                  isatty(STDOUT_FILENO);
-    g.model = compute_load(&args->compute, args->model, args->quiet, &err);
+    g.model = device_options_load(&args->device, args->model, args->quiet, &err);
     if (g.model == NULL) {
         free(text);
         return program_error(&err);
@@ -437,7 +434,7 @@ static enum exit_code run(void * user) {
 
 int main(int argc, char ** argv) {
     struct args args = {
-        .compute        = COMPUTE_DEFAULTS,
+        .device         = DEVICE_OPTIONS_DEFAULTS,
         .n_predict      = PREDICT_UNSET,
         .temperature    = 0.8,
         .top_k          = 40,
@@ -514,9 +511,9 @@ int main(int argc, char ** argv) {
         opt_flag("-q, --quiet", &args.quiet, "print only errors to stderr"),
 
         opt_group("Computation"),
-        COMPUTE_THREADS(args.compute),
-        COMPUTE_OPTIONS(args.compute),
-        COMPUTE_BATCH(args.batch),
+        DEVICE_THREADS(args.device),
+        DEVICE_OPTIONS(args.device),
+        DEVICE_BATCH(args.batch),
         opt_int("-c, --cache", "N", &args.cache, 1, 1 << 30,
                 "size of the attention cache of a hybrid, in tokens; recurrent models need none"),
     };

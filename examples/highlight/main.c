@@ -6,7 +6,7 @@
 // string.
 
 #include "base/read-file.h"
-#include "compute-options.h"
+#include "device-options.h"
 #include "load-model.h"
 #include "lrnn.h"
 #include "program.h"
@@ -23,11 +23,11 @@ static const char * const TERMINAL[N_COLORS] = { "\033[32m", "\033[36m", "\033[3
 static const char * const HTML[N_COLORS]     = { "#393", "#088", "#939", "#960" };
 
 struct args {
-    const char *   model;
-    const char *   file;
-    bool           html;
-    int64_t        batch;
-    struct compute compute;
+    const char *          model;
+    const char *          file;
+    bool                  html;
+    int64_t               batch;
+    struct device_options device;
 };
 
 // The most likely token; −1 if a logit is not finite.
@@ -118,12 +118,11 @@ static void print_text(const char * text, size_t size, const int32_t * answers, 
 
 static enum exit_code highlight(
         const struct args * args, struct lrnn_model * model, const char * text, size_t size) {
-    struct lrnn_error                err;
-    const struct lrnn_session_params params   = { .n_batch = args->batch,
-          .n_threads                                       = (int32_t) args->compute.threads,
-          .cache_type                                      = args->compute.cache_type };
-    int32_t *                        tokens   = NULL;
-    int64_t                          n_tokens = 0;
+    struct lrnn_error          err;
+    struct lrnn_session_params params   = device_session_params(&args->device);
+    int32_t *                  tokens   = NULL;
+    int64_t                    n_tokens = 0;
+    params.n_batch                      = (int32_t) args->batch;
     if (!lrnn_tokenize(model, text, size, LRNN_TOKENIZE_ADD_BOS, &tokens, &n_tokens, &err)) {
         return program_fail(EXIT_CODE_DATA, "%s: %s", args->file, err.text);
     }
@@ -156,13 +155,13 @@ static enum exit_code run(void * user) {
     struct lrnn_error err;
     char *            text;
     size_t            size;
-    if (!compute_check(&args->compute, &err)) {
+    if (!device_options_check(&args->device, &err)) {
         return program_fail(EXIT_CODE_USAGE, "%s", err.text);
     }
     if (!read_file(args->file, &text, &size, &err)) {
         return program_fail(EXIT_CODE_DATA, "%s", err.text);
     }
-    struct lrnn_model *  model = compute_load(&args->compute, args->model, false, &err);
+    struct lrnn_model *  model = device_options_load(&args->device, args->model, false, &err);
     const enum exit_code code =
             model == NULL ? program_error(&err) : highlight(args, model, text, size);
     lrnn_model_free(model);
@@ -171,7 +170,7 @@ static enum exit_code run(void * user) {
 }
 
 int main(int argc, char ** argv) {
-    struct args args = { .batch = 512, .compute = COMPUTE_DEFAULTS };
+    struct args args = { .batch = 512, .device = DEVICE_OPTIONS_DEFAULTS };
 
     const struct option options[] = {
         opt_group("What"),
@@ -183,9 +182,9 @@ int main(int argc, char ** argv) {
         opt_flag("--html", &args.html, "print a web page instead of terminal colors"),
 
         opt_group("Computation"),
-        COMPUTE_THREADS(args.compute),
-        COMPUTE_OPTIONS(args.compute),
-        COMPUTE_BATCH(args.batch),
+        DEVICE_THREADS(args.device),
+        DEVICE_OPTIONS(args.device),
+        DEVICE_BATCH(args.batch),
     };
     const struct program program = {
         .name     = "lrnn-highlight",

@@ -1,7 +1,7 @@
 // lrnn-inspect: describes a model file, or the devices of this machine.
 
 #include "lrnn.h"
-#include "compute-options.h"
+#include "device-options.h"
 #include "backends.h"
 #include "base/json-write.h"
 #include "load-model.h"
@@ -15,10 +15,10 @@
 #include <string.h>
 
 struct args {
-    const char *   model;
-    bool           json;
-    bool           devices;
-    struct compute compute; // by default, nothing is offloaded
+    const char *          model;
+    bool                  json;
+    bool                  devices;
+    struct device_options device; // by default, nothing is offloaded
 };
 
 //
@@ -333,15 +333,16 @@ static enum exit_code run(void * user) {
         return program_fail(EXIT_CODE_USAGE, "%s; see lrnn-inspect --help",
                 args->devices ? "--devices takes no model" : "M.gguf is missing");
     }
-    if (!compute_check(&args->compute, &err)) {
+    if (!device_options_check(&args->device, &err)) {
         return program_fail(EXIT_CODE_USAGE, "%s", err.text);
     }
     if (args->devices) {
         print_devices(args->json);
     } else {
-        const bool          place = args->compute.n_gpu_layers != 0 || args->compute.verbose;
-        struct lrnn_model * model = place ? compute_load(&args->compute, args->model, false, &err)
-                                          : load_model(args->model, false, &err);
+        const bool          place = args->device.n_gpu_layers != 0 || args->device.verbose;
+        struct lrnn_model * model =
+                place ? device_options_load(&args->device, args->model, false, &err)
+                      : load_model(args->model, false, &err);
         if (model == NULL) {
             return program_error(&err);
         }
@@ -358,8 +359,8 @@ static enum exit_code run(void * user) {
 }
 
 int main(int argc, char ** argv) {
-    struct args args          = { .compute = COMPUTE_DEFAULTS };
-    args.compute.n_gpu_layers = 0;
+    struct args args         = { .device = DEVICE_OPTIONS_DEFAULTS };
+    args.device.n_gpu_layers = 0;
 
     const struct option options[] = {
         opt_group("What"),
@@ -370,10 +371,10 @@ int main(int argc, char ** argv) {
         opt_flag("--json", &args.json, "print JSON; unknown values are null"),
 
         opt_group("Placement, shown by -v"),
-        opt_int("-ngl, --gpu-layers", "N", &args.compute.n_gpu_layers, -1, 1 << 20,
+        opt_int("-ngl, --gpu-layers", "N", &args.device.n_gpu_layers, -1, 1 << 20,
                 "layers to offload, as in the other programs; the model is loaded onto the "
                 "devices"),
-        COMPUTE_DEVICES(args.compute),
+        DEVICE_PLACES(args.device),
     };
     const struct program program = {
         .name     = "lrnn-inspect",

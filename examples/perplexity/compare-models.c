@@ -4,7 +4,7 @@
 #include "commands.h"
 
 #include "base/error.h"
-#include "compute-options.h"
+#include "device-options.h"
 #include "data-options.h"
 #include "eval/report/divergence-report.h"
 #include "eval/scores/model-facts.h"
@@ -23,7 +23,7 @@ struct args {
     struct option_strings models;
     const char *          bucket;
     int64_t               bucket_size; // 0: powers of two
-    struct compute        compute;
+    struct device_options device;
     int64_t               batch;
     bool                  json;
     bool                  quiet;
@@ -58,7 +58,7 @@ static enum exit_code load(const struct args * args, struct comparison_models * 
     struct lrnn_error err;
     for (m->n = 0; m->n < args->models.n; ++m->n) {
         const int i  = m->n;
-        m->models[i] = compute_load(&args->compute, args->models.v[i], args->quiet, &err);
+        m->models[i] = device_options_load(&args->device, args->models.v[i], args->quiet, &err);
         if (m->models[i] == NULL) {
             return program_error(&err);
         }
@@ -71,12 +71,9 @@ static enum exit_code load(const struct args * args, struct comparison_models * 
 }
 
 static enum exit_code open_sessions(const struct args * args, struct comparison_models * m) {
-    const struct lrnn_session_params params = {
-        .n_threads  = (int32_t) args->compute.threads,
-        .n_batch    = (int32_t) args->batch,
-        .n_cache    = (int32_t) args->data.window.length,
-        .cache_type = (enum lrnn_cache_type) args->compute.cache_type,
-    };
+    struct lrnn_session_params params = device_session_params(&args->device);
+    params.n_batch                    = (int32_t) args->batch;
+    params.n_cache                    = (int32_t) args->data.window.length;
     struct lrnn_error err;
     for (int i = 0; i < m->n; ++i) {
         m->sessions[i] = lrnn_session_new(m->models[i], &params, &err);
@@ -140,7 +137,7 @@ static bool check_args(struct args * args, struct lrnn_error * err) {
         return error_set(err, LRNN_ERROR_BAD_INPUT, "--bucket is %s, which gives more than %d rows",
                 args->bucket, DIVERGENCE_RANGES_MAX);
     }
-    return data_options_check(&args->data, err) && compute_check(&args->compute, err);
+    return data_options_check(&args->data, err) && device_options_check(&args->device, err);
 }
 
 static enum exit_code run(void * arg) {
@@ -171,7 +168,7 @@ static enum exit_code run(void * arg) {
 
 enum exit_code compare_models_main(int argc, char ** argv) {
     struct args args = {
-        .data = DATA_DEFAULTS, .compute = COMPUTE_DEFAULTS, .batch = 512, .bucket = "log2"
+        .data = DATA_DEFAULTS, .device = DEVICE_OPTIONS_DEFAULTS, .batch = 512, .bucket = "log2"
     };
     const struct option options[] = {
         opt_group("Models"),
@@ -184,9 +181,9 @@ enum exit_code compare_models_main(int argc, char ** argv) {
                 "positions per row; log2: 1-64, then up to each power of two"),
         opt_flag("--json", &args.json, "print JSON; nll_change is the change in nats"),
         opt_group("Computation"),
-        COMPUTE_BATCH(args.batch),
-        COMPUTE_THREADS(args.compute),
-        COMPUTE_OPTIONS(args.compute),
+        DEVICE_BATCH(args.batch),
+        DEVICE_THREADS(args.device),
+        DEVICE_OPTIONS(args.device),
         opt_flag("-q, --quiet", &args.quiet, "no progress"),
     };
     const struct program program = {

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "commands.h"
 
-#include "compute-options.h"
+#include "device-options.h"
 #include "data-options.h"
 #include "interrupt.h"
 #include "load-model.h"
@@ -13,12 +13,12 @@
 #include <inttypes.h>
 
 struct args {
-    struct data_options data;
-    const char *        model;
-    const char *        out;
-    struct compute      compute;
-    int64_t             batch;
-    bool                quiet;
+    struct data_options   data;
+    const char *          model;
+    const char *          out;
+    struct device_options device;
+    int64_t               batch;
+    bool                  quiet;
 
     struct lrnn_session * session;
 };
@@ -67,7 +67,7 @@ static enum exit_code run(void * arg) {
     enum exit_code        code = EXIT_CODE_OK;
     struct lrnn_error     err;
 
-    if (!data_options_check(&args->data, &err) || !compute_check(&args->compute, &err)) {
+    if (!data_options_check(&args->data, &err) || !device_options_check(&args->device, &err)) {
         return program_fail(EXIT_CODE_USAGE, "%s", err.text);
     }
     code = data_check_output(&args->data, args->out);
@@ -77,23 +77,20 @@ static enum exit_code run(void * arg) {
     if (code != EXIT_CODE_OK) {
         return code;
     }
-    struct lrnn_model * model = compute_load(&args->compute, args->model, args->quiet, &err);
+    struct lrnn_model * model = device_options_load(&args->device, args->model, args->quiet, &err);
     if (model == NULL) {
         return program_error(&err);
     }
     interrupt_listen();
     ws = data_windows(&args->data, model, NULL, NULL, NULL, args->quiet, &code);
     if (ws != NULL) {
-        im                                      = lrnn_imatrix_new(model, NULL);
-        const struct lrnn_session_params params = {
-            .n_threads   = (int32_t) args->compute.threads,
-            .n_batch     = (int32_t) args->batch,
-            .n_cache     = (int32_t) args->data.window.length,
-            .cache_type  = (enum lrnn_cache_type) args->compute.cache_type,
-            .trace_kinds = LRNN_TRACE_MATRICES,
-            .trace       = lrnn_imatrix_collect,
-            .trace_user  = im,
-        };
+        im                                = lrnn_imatrix_new(model, NULL);
+        struct lrnn_session_params params = device_session_params(&args->device);
+        params.n_batch                    = (int32_t) args->batch;
+        params.n_cache                    = (int32_t) args->data.window.length;
+        params.trace_kinds                = LRNN_TRACE_MATRICES;
+        params.trace                      = lrnn_imatrix_collect;
+        params.trace_user                 = im;
         error_set(&err, LRNN_ERROR_NO_MEMORY, "out of memory");
         args->session = im != NULL ? lrnn_session_new(model, &params, &err) : NULL;
         code          = args->session != NULL ? data_for_each(ws, args->quiet, feed, args)
@@ -110,7 +107,7 @@ static enum exit_code run(void * arg) {
 }
 
 enum exit_code imatrix_main(int argc, char ** argv) {
-    struct args         args = { .data = DATA_DEFAULTS, .compute = COMPUTE_DEFAULTS, .batch = 512 };
+    struct args args = { .data = DATA_DEFAULTS, .device = DEVICE_OPTIONS_DEFAULTS, .batch = 512 };
     const struct option options[] = {
         opt_group("Files"),
         opt_required(opt_string(
@@ -120,9 +117,9 @@ enum exit_code imatrix_main(int argc, char ** argv) {
         DATA_OPTIONS(args.data),
         WINDOW_OPTIONS(args.data, ""),
         opt_group("Computation"),
-        COMPUTE_BATCH(args.batch),
-        COMPUTE_THREADS(args.compute),
-        COMPUTE_OPTIONS(args.compute),
+        DEVICE_BATCH(args.batch),
+        DEVICE_THREADS(args.device),
+        DEVICE_OPTIONS(args.device),
         opt_flag("-q, --quiet", &args.quiet, "no progress"),
     };
     const struct program program = {

@@ -5,7 +5,7 @@
 #include "base/atomic-file.h"
 #include "base/error.h"
 #include "base/read-file.h"
-#include "compute-options.h"
+#include "device-options.h"
 #include "interrupt.h"
 #include "load-model.h"
 #include "npy.h"
@@ -19,13 +19,13 @@
 #include <stdlib.h>
 
 struct args {
-    const char *       model;
-    const char *       tokens;
-    const char *       out;
-    struct option_ints cut; // tokens per call, in turn
-    struct compute     compute;
-    int64_t            batch;
-    bool               quiet;
+    const char *          model;
+    const char *          tokens;
+    const char *          out;
+    struct option_ints    cut; // tokens per call, in turn
+    struct device_options device;
+    int64_t               batch;
+    bool                  quiet;
 };
 
 // Reads token ids from a .npy file or from text.
@@ -126,14 +126,11 @@ static enum exit_code compute_logits(const struct args * args, struct lrnn_model
                 n_ids, INT32_MAX);
         return EXIT_CODE_DATA;
     }
-    const struct lrnn_session_params params = {
-        .n_threads  = (int32_t) args->compute.threads,
-        .n_batch    = (int32_t) args->batch,
-        .n_cache    = info.n_layer_attention > 0 ? (int32_t) n_ids : 0,
-        .cache_type = (enum lrnn_cache_type) args->compute.cache_type,
-    };
-    struct lrnn_session * session = lrnn_session_new(model, &params, err);
-    enum exit_code        code    = EXIT_CODE_SYSTEM;
+    struct lrnn_session_params params = device_session_params(&args->device);
+    params.n_batch                    = (int32_t) args->batch;
+    params.n_cache                    = info.n_layer_attention > 0 ? (int32_t) n_ids : 0;
+    struct lrnn_session * session     = lrnn_session_new(model, &params, err);
+    enum exit_code        code        = EXIT_CODE_SYSTEM;
     if (session != NULL && atomic_file_open(&out, args->out, err)) {
         interrupt_listen();
         code = write_logits(args, session, ids, n_ids, info.n_vocab, &out, err);
@@ -153,7 +150,7 @@ static enum exit_code run(void * arg) {
     int64_t           n_ids;
     struct lrnn_error err;
 
-    if (!compute_check(&args->compute, &err)) {
+    if (!device_options_check(&args->device, &err)) {
         return program_fail(EXIT_CODE_USAGE, "%s", err.text);
     }
     const enum exit_code out =
@@ -168,7 +165,7 @@ static enum exit_code run(void * arg) {
         free(ids);
         return program_fail(EXIT_CODE_DATA, "%s", err.text);
     }
-    struct lrnn_model * model = compute_load(&args->compute, args->model, args->quiet, &err);
+    struct lrnn_model * model = device_options_load(&args->device, args->model, args->quiet, &err);
     enum exit_code      code =
             model != NULL ? compute_logits(args, model, ids, n_ids, &err) : exit_code_of(err.kind);
     if (code != EXIT_CODE_OK) {
@@ -180,8 +177,7 @@ static enum exit_code run(void * arg) {
 }
 
 enum exit_code logits_main(int argc, char ** argv) {
-    struct args args              = { .compute = COMPUTE_DEFAULTS, .batch = 512 };
-    args.compute.cache_type       = LRNN_CACHE_F32; // F16 would round
+    struct args         args      = { .device = DEVICE_OPTIONS_EXACT, .batch = 512 };
     const struct option options[] = {
         opt_group("Files"),
         opt_required(opt_string("-m, --model", "M.gguf", &args.model, "the model")),
@@ -194,9 +190,9 @@ enum exit_code logits_main(int argc, char ** argv) {
         opt_ints("--cut", "LIST", &args.cut, 1, 1 << 20,
                 "tokens per call, in turn: 1 for single tokens, 1,7,64 for uneven calls; affects "
                 "only rounding (default: as -b)"),
-        COMPUTE_BATCH(args.batch),
-        COMPUTE_THREADS(args.compute),
-        COMPUTE_OPTIONS(args.compute),
+        DEVICE_BATCH(args.batch),
+        DEVICE_THREADS(args.device),
+        DEVICE_OPTIONS(args.device),
         opt_flag("-q, --quiet", &args.quiet, "no progress"),
     };
     const struct program program = {

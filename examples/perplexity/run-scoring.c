@@ -31,23 +31,21 @@ struct scoring {
 static struct score_meta make_meta(const struct scoring * s, const char * tool) {
     const struct run_plan * plan = s->plan;
     const int64_t           T    = plan->args->trained_length;
-    struct score_meta       meta =
-            score_meta_of(s->model, &s->facts, s->windows, &plan->data.window, plan->reset);
+
+    const struct lrnn_session_params session = device_session_params(&plan->args->device);
+    struct score_meta                meta    = score_meta_of(
+            s->model, &session, &s->facts, s->windows, &plan->data.window, plan->reset);
     meta.tool           = tool;
     meta.model          = s->files->name;
     meta.trained_length = T > 0 ? T : meta.trained_length;
     meta.dataset        = plan->data.data.preset;
     meta.protocol       = plan->protocol;
     meta.same_targets   = plan->same_targets;
-    if (lrnn_model_get_info(s->model).n_layer_attention > 0) {
-        meta.cache_type =
-                lrnn_cache_type_name((enum lrnn_cache_type) plan->args->compute.cache_type);
-    }
-    meta.probe    = plan->args->probe >= 0 ? "state-norm" : "";
-    meta.n_batch  = plan->n_batch;
-    meta.group    = plan->group;
-    meta.shard    = plan->shard;
-    meta.n_shards = plan->n_shards;
+    meta.probe          = plan->args->probe >= 0 ? "state-norm" : "";
+    meta.n_batch        = plan->n_batch;
+    meta.group          = plan->group;
+    meta.shard          = plan->shard;
+    meta.n_shards       = plan->n_shards;
     return meta;
 }
 
@@ -83,14 +81,13 @@ static enum exit_code score_model(struct scoring * s) {
     snprintf(tool, sizeof(tool), "lrnn-perplexity %s", lrnn_version());
     const struct score_meta meta   = make_meta(s, tool);
     struct score_params     params = {
-            .n_threads        = (int32_t) args->compute.threads,
+            .session          = device_session_params(&args->device),
             .n_batch          = plan->n_batch,
             .group            = plan->group,
             .reset            = plan->reset,
             .state_norm       = args->probe >= 0,
             .resume           = args->resume,
             .max_length       = plan->data.window.length,
-            .cache_type       = (enum lrnn_cache_type) args->compute.cache_type,
             .checkpoint_every = args->checkpoint_every,
             .checkpoints      = s->files->checkpoints,
             .callback         = run_progress_score,
@@ -153,7 +150,7 @@ static enum exit_code read_data(struct scoring * s) {
 static enum exit_code run_model(struct scoring * s) {
     const struct run_args * args = s->plan->args;
     struct lrnn_error       err;
-    s->model = compute_load(&args->compute, s->files->model, args->quiet, &err);
+    s->model = device_options_load(&args->device, s->files->model, args->quiet, &err);
     if (s->model == NULL) {
         return program_error(&err);
     }

@@ -20,7 +20,7 @@ static enum exit_code run(void * arg) {
         data_options_list();
         return EXIT_CODE_OK;
     }
-    if (!run_plan_make(args, &plan, &err) || !compute_check(&args->compute, &err)) {
+    if (!run_plan_make(args, &plan, &err) || !device_options_check(&args->device, &err)) {
         return program_fail(EXIT_CODE_USAGE, "%s", err.text);
     }
     interrupt_listen();
@@ -34,7 +34,7 @@ enum exit_code run_main(int argc, char ** argv) {
         .probe            = -1,
         .out              = ".",
         .checkpoint_every = 16384,
-        .compute          = COMPUTE_DEFAULTS,
+        .device           = DEVICE_OPTIONS_DEFAULTS,
     };
     args.data.window.length = args.data.window.max_windows = 0;
     args.data.mode = args.data.bos = args.data.eos = -1;
@@ -69,8 +69,8 @@ enum exit_code run_main(int argc, char ** argv) {
         opt_flag("--dry-run", &args.dry_run,
                 "count documents, tokens and windows, estimate the time, write nothing"),
         opt_group("Computation"),
-        COMPUTE_THREADS(args.compute),
-        COMPUTE_OPTIONS(args.compute),
+        DEVICE_THREADS(args.device),
+        DEVICE_OPTIONS(args.device),
         opt_int("--group", "N", &args.group, 1, 4096,
                 "windows evaluated together (default: 4; 1 with --reset never)"),
         opt_alias("--ubatch, --batch",

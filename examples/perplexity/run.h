@@ -4,7 +4,7 @@
 // progress (run-progress.c) and results (run-output.c).
 
 #include "lrnn.h"
-#include "compute-options.h"
+#include "device-options.h"
 #include "data-options.h"
 #include "eval/scores/score.h"
 
@@ -21,7 +21,7 @@ struct run_args {
     const char *          shard;
     const char *          time_limit;
     int64_t               checkpoint_every;
-    struct compute        compute;
+    struct device_options device;
     int64_t               batch, group;
 };
 

@@ -3,7 +3,7 @@
 #include "base/atomic-file.h"
 #include "base/error.h"
 #include "base/read-file.h"
-#include "compute-options.h"
+#include "device-options.h"
 #include "interrupt.h"
 #include "load-model.h"
 #include "output-check.h"
@@ -31,7 +31,7 @@ struct args {
     bool                  horizon;
     bool                  json;
     const char *          svg;
-    struct compute        compute;
+    struct device_options device;
     int64_t               batch;
 };
 
@@ -108,17 +108,14 @@ static bool count_eigenvalues(const struct args * args, struct lrnn_model * mode
         error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for %" PRId64 " layers", n_layer);
         ok = false;
     }
-    const struct lrnn_session_params params = {
-        .n_threads   = (int32_t) args->compute.threads,
-        .n_batch     = 512,
-        .cache_type  = (enum lrnn_cache_type) args->compute.cache_type,
-        .trace_kinds = LRNN_TRACE_SCANS,
-        .trace       = eigenvalues_trace,
-        .trace_user  = e,
-    };
-    const struct lrnn_input input   = { .tokens = tokens, .n_tokens = n };
-    struct lrnn_session *   session = ok ? lrnn_session_new(model, &params, err) : NULL;
-    ok                              = session != NULL && lrnn_eval(session, &input, 1, err);
+    struct lrnn_session_params params = device_session_params(&args->device);
+    params.n_batch                    = 512;
+    params.trace_kinds                = LRNN_TRACE_SCANS;
+    params.trace                      = eigenvalues_trace;
+    params.trace_user                 = e;
+    const struct lrnn_input input     = { .tokens = tokens, .n_tokens = n };
+    struct lrnn_session *   session   = ok ? lrnn_session_new(model, &params, err) : NULL;
+    ok                                = session != NULL && lrnn_eval(session, &input, 1, err);
     if (session != NULL && !ok && e->error != NULL) {
         error_set(err, LRNN_ERROR_BAD_INPUT, "cannot compute the eigenvalues of this model: %s",
                 e->error);
@@ -146,9 +143,8 @@ static enum exit_code probe(const struct args * args, struct lrnn_model * model,
                  .n_lengths   = lengths->n,
                  .n_sequences = args->trials,
                  .seed        = (uint64_t) args->seed,
-                 .n_threads   = (int32_t) args->compute.threads,
+                 .session     = device_session_params(&args->device),
                  .n_batch     = (int32_t) args->batch,
-                 .cache_type  = (enum lrnn_cache_type) args->compute.cache_type,
                  .progress    = on_progress,
                  .user        = &progress,
     };
@@ -187,7 +183,7 @@ static enum exit_code probe_model(const struct args * args, const char * path,
     struct lrnn_error   err;
     enum exit_code      code  = EXIT_CODE_OK;
     struct task *       task  = NULL;
-    struct lrnn_model * model = compute_load(&args->compute, path, args->json, &err);
+    struct lrnn_model * model = device_options_load(&args->device, path, args->json, &err);
     if (model == NULL) {
         return program_error(&err);
     }
@@ -283,7 +279,7 @@ static enum exit_code check_args(const struct args * args) {
         return program_fail(
                 EXIT_CODE_USAGE, "-f and --tokens both set the input; give only one of them");
     }
-    if (!compute_check(&args->compute, &err)) {
+    if (!device_options_check(&args->device, &err)) {
         return program_fail(EXIT_CODE_USAGE, "%s", err.text);
     }
     if (args->svg != NULL) {
@@ -322,7 +318,7 @@ int main(int argc, char ** argv) {
     struct args args = {
         .lengths = { .n = 4, .v = { 40, 256, 1024, 4096 } },
         .trials  = 16,
-        .compute = COMPUTE_DEFAULTS,
+        .device  = DEVICE_OPTIONS_DEFAULTS,
         .batch   = 2048,
     };
     const struct option options[] = {
@@ -359,9 +355,9 @@ int main(int argc, char ** argv) {
         opt_string("--svg", "FILE", &args.svg, "also write a chart"),
 
         opt_group("Computation"),
-        COMPUTE_THREADS(args.compute),
-        COMPUTE_OPTIONS(args.compute),
-        COMPUTE_BATCH(args.batch),
+        DEVICE_THREADS(args.device),
+        DEVICE_OPTIONS(args.device),
+        DEVICE_BATCH(args.batch),
     };
     const struct program program = {
         .name     = "lrnn-probe",

@@ -1,7 +1,7 @@
 // lrnn-server: a model behind OpenAI's HTTP API.
 
 #include "lrnn.h"
-#include "compute-options.h"
+#include "device-options.h"
 #include "interrupt.h"
 #include "load-model.h"
 #include "program.h"
@@ -18,24 +18,24 @@
 #include <unistd.h>
 
 struct args {
-    const char *   model;
-    const char *   alias;
-    const char *   chat_format;
-    const char *   host;
-    int64_t        port;
-    const char *   api_key;
-    int64_t        parallel;
-    int64_t        queue;
-    int64_t        batch;
-    int64_t        cache;
-    int64_t        max_tokens;
-    int64_t        max_body;
-    int64_t        connections;
-    int64_t        timeout;
-    int64_t        state_memory;
-    int64_t        state_every;
-    const char *   state_dir;
-    struct compute compute;
+    const char *          model;
+    const char *          alias;
+    const char *          chat_format;
+    const char *          host;
+    int64_t               port;
+    const char *          api_key;
+    int64_t               parallel;
+    int64_t               queue;
+    int64_t               batch;
+    int64_t               cache;
+    int64_t               max_tokens;
+    int64_t               max_body;
+    int64_t               connections;
+    int64_t               timeout;
+    int64_t               state_memory;
+    int64_t               state_every;
+    const char *          state_dir;
+    struct device_options device;
 };
 
 // The name of the file without folder and extension.
@@ -122,13 +122,13 @@ static enum exit_code serve(const struct args * args, struct server * s) {
 static enum exit_code run(void * user) {
     const struct args * args = user;
     struct lrnn_error   err;
-    if (!compute_check(&args->compute, &err)) {
+    if (!device_options_check(&args->device, &err)) {
         return program_fail(EXIT_CODE_USAGE, "%s", err.text);
     }
     if (args->state_dir != NULL && !check_state_dir(args->state_dir)) {
         return EXIT_CODE_SYSTEM;
     }
-    struct lrnn_model * model = compute_load(&args->compute, args->model, false, &err);
+    struct lrnn_model * model = device_options_load(&args->device, args->model, false, &err);
     if (model == NULL) {
         return program_error(&err);
     }
@@ -143,11 +143,10 @@ static enum exit_code run(void * user) {
         .max_tokens = args->max_tokens,
         .start_s    = (int64_t) time(NULL),
         .params     = { .model    = model,
-                    .n_threads    = (int32_t) args->compute.threads,
+                    .session      = device_session_params(&args->device),
                     .n_seqs       = (int32_t) args->parallel,
                     .n_batch      = (int32_t) args->batch,
                     .n_cache      = (int32_t) args->cache,
-                    .cache_type   = (enum lrnn_cache_type) args->compute.cache_type,
                     .n_queue      = args->queue,
                     .state_memory = (size_t) args->state_memory << 20,
                     .state_every  = args->state_every },
@@ -187,7 +186,7 @@ int main(int argc, char ** argv) {
         .timeout      = 30,
         .state_memory = 256,
         .state_every  = 1024,
-        .compute      = COMPUTE_DEFAULTS,
+        .device       = DEVICE_OPTIONS_DEFAULTS,
     };
     const struct option options[] = {
         opt_group("Model"),
@@ -234,8 +233,8 @@ int main(int argc, char ** argv) {
                 "folder of named states (default: none, /states is disabled)"),
 
         opt_group("Computation"),
-        COMPUTE_THREADS(args.compute),
-        COMPUTE_OPTIONS(args.compute),
+        DEVICE_THREADS(args.device),
+        DEVICE_OPTIONS(args.device),
     };
     const struct program program = {
         .name     = "lrnn-server",

@@ -421,15 +421,11 @@ static void release(struct scheduler * s) {
 }
 
 struct scheduler * scheduler_new(const struct scheduler_params * params, struct lrnn_error * err) {
-    const struct lrnn_session_params session = {
-        .n_threads  = params->n_threads,
-        .n_seqs     = params->n_seqs,
-        .n_batch    = params->n_batch + params->n_seqs,
-        .n_cache    = params->n_cache,
-        .cache_type = params->cache_type,
-        // so that a reply does not depend on other clients and stored states
-        .exact_cuts = true,
-    };
+    struct lrnn_session_params session = params->session;
+    session.n_seqs                     = params->n_seqs;
+    session.n_batch                    = params->n_batch + params->n_seqs;
+    session.n_cache                    = params->n_cache;
+    session.exact_cuts   = true; // a reply does not depend on other clients and stored states
     const size_t       n = (size_t) params->n_seqs;
     struct scheduler * s = calloc(1, sizeof(*s));
     if (s == NULL) {

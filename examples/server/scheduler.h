@@ -12,15 +12,14 @@
 struct scheduler;
 
 struct scheduler_params {
-    struct lrnn_model *  model;
-    int32_t              n_threads; // 0: one per core
-    int32_t              n_seqs;    // choices that run at the same time
-    int32_t              n_batch;   // tokens of prompts per call
-    int32_t              n_cache;   // tokens per sequence in attention layers
-    enum lrnn_cache_type cache_type;
-    int64_t              n_queue;      // choices that wait
-    size_t               state_memory; // bytes of stored states
-    int64_t              state_every;  // store the state of a prompt every N tokens; 0: never
+    struct lrnn_model *        model;
+    struct lrnn_session_params session;      // threads and cache type; the rest follows from these:
+    int32_t                    n_seqs;       // choices that run at the same time
+    int32_t                    n_batch;      // tokens of prompts per call
+    int32_t                    n_cache;      // tokens per sequence in attention layers
+    int64_t                    n_queue;      // choices that wait
+    size_t                     state_memory; // bytes of stored states
+    int64_t                    state_every;  // store the state of a prompt every N tokens; 0: never
 };
 
 // NULL: error. Starts the thread.

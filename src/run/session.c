@@ -119,10 +119,10 @@ static bool make_trace(struct lrnn_session * s, struct lrnn_error * err) {
 
 static bool make_states(struct lrnn_session * s, struct lrnn_error * err) {
     const struct states_size size = {
-        .n_seqs     = s->params.n_seqs,
-        .n_rewind   = s->params.n_rewind,
-        .n_cache    = s->params.n_cache,
-        .cache_type = cache_ggml_type(s->params.cache_type),
+        .n_seqs       = s->params.n_seqs,
+        .n_rewind     = s->params.n_rewind,
+        .n_cache      = s->params.n_cache,
+        .cache_format = cache_ggml_type(s->params.cache_type),
     };
     int32_t (*devices)[LAYER_STATES_MAX] = calloc((size_t) s->model->n_layer, sizeof(*devices));
     bool ok                              = devices != NULL;
@@ -192,8 +192,8 @@ const struct lrnn_model * session_model(const struct lrnn_session * s) {
     return s->model;
 }
 
-enum ggml_type session_cache_type(const struct lrnn_session * s) {
-    return s->states.size.cache_type;
+enum ggml_type session_cache_format(const struct lrnn_session * s) {
+    return s->states.size.cache_format;
 }
 
 int64_t session_max_length(const struct lrnn_session * s) {

@@ -10,7 +10,7 @@ const struct lrnn_model * session_model(const struct lrnn_session * session);
 // Fails if there is no such sequence.
 bool session_check_seq(const struct lrnn_session * session, int32_t seq, struct lrnn_error * err);
 
-enum ggml_type session_cache_type(const struct lrnn_session * session);
+enum ggml_type session_cache_format(const struct lrnn_session * session);
 
 // The largest possible length of a sequence; INT64_MAX without attention layers.
 int64_t session_max_length(const struct lrnn_session * session);

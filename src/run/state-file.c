@@ -74,7 +74,7 @@ static bool add_size(struct ggml_tensor * tensor, size_t offset, size_t size, vo
 static uint16_t cache_type_of(const struct lrnn_session * session) {
     uint16_t i = 0;
     while (session_model(session)->info.n_layer_attention > 0 && i + 1 < N_CACHE_TYPES &&
-            CACHE_TYPES[i] != session_cache_type(session)) {
+            CACHE_TYPES[i] != session_cache_format(session)) {
         ++i;
     }
     return i;

@@ -32,7 +32,7 @@ static int64_t ring(const struct states * s) {
 
 static struct ggml_tensor * declare_cache(const struct states * s, struct ggml_context * ctx,
         const struct layer * layer, const char * name, int32_t il) {
-    struct ggml_tensor * cache = ggml_new_tensor_3d(ctx, s->size.cache_type, layer->cache_size,
+    struct ggml_tensor * cache = ggml_new_tensor_3d(ctx, s->size.cache_format, layer->cache_size,
             cache_round_up(s->size.n_cache), s->size.n_seqs);
     ggml_format_name(cache, "cache %s %d", name, il);
     return cache;
@@ -76,7 +76,7 @@ bool states_declare(struct states * s, const struct lrnn_model * model,
 static int64_t cache_bytes(const struct states * s, const struct lrnn_model * model) {
     int64_t n = 0;
     for (int32_t il = 0; il < model->n_layer; ++il) {
-        n += 2 * (int64_t) ggml_row_size(s->size.cache_type, model->layers[il].cache_size);
+        n += 2 * (int64_t) ggml_row_size(s->size.cache_format, model->layers[il].cache_size);
     }
     return n;
 }

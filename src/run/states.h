@@ -25,7 +25,7 @@ struct states_size {
     int32_t n_rewind; // tokens a sequence can be rewound
     int32_t n_cache;  // tokens of a sequence in the cache
 
-    enum ggml_type cache_type;
+    enum ggml_type cache_format;
 };
 
 struct states {

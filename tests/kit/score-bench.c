@@ -150,12 +150,11 @@ enum score_status bench_run(struct score_bench_run * run) {
     snprintf(checkpoints, sizeof(checkpoints), "%s.checkpoint", path);
     struct stop         stop   = { .after = run->stop_after, .killed = run->killed };
     struct score_params params = {
-        .n_threads        = 1,
+        .session          = { .n_threads = 1, .cache_type = run->cache_type },
         .n_batch          = run->n_batch,
         .group            = run->group,
         .reset            = run->reset,
         .max_length       = run->window.length,
-        .cache_type       = run->cache_type,
         .resume           = run->resume,
         .checkpoint_every = run->checkpoint_every,
         .checkpoints      = checkpoints,

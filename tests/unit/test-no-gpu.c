@@ -4,7 +4,7 @@
 
 #include "lrnn.h"
 #include "backends.h"
-#include "compute-options.h"
+#include "device-options.h"
 #include "ggml-backend.h"
 #include "kit/check.h"
 #include "kit/golden.h"
@@ -31,7 +31,7 @@ static struct ggml_backend_reg stand_in = {
 };
 
 // Loads a model and captures what is printed to stderr.
-static bool load(const struct compute * compute, const char * path, bool quiet, char * said,
+static bool load(const struct device_options * device, const char * path, bool quiet, char * said,
         size_t said_size) {
     FILE *    file          = tmpfile();
     const int stderr_before = dup(STDERR_FILENO);
@@ -40,7 +40,7 @@ static bool load(const struct compute * compute, const char * path, bool quiet, 
         return false;
     }
     dup2(fileno(file), STDERR_FILENO);
-    struct lrnn_model * model = compute_load(compute, path, quiet, NULL);
+    struct lrnn_model * model = device_options_load(device, path, quiet, NULL);
     fflush(stderr);
     dup2(stderr_before, STDERR_FILENO);
     close(stderr_before);
@@ -51,10 +51,10 @@ static bool load(const struct compute * compute, const char * path, bool quiet, 
     return model != NULL;
 }
 
-static void check_silent(struct test * t, const struct compute * compute, const char * path,
+static void check_silent(struct test * t, const struct device_options * device, const char * path,
         bool quiet, const char * how) {
     char said[1024];
-    test_check(t, load(compute, path, quiet, said, sizeof(said)), "%s: not loaded: %s", how, said);
+    test_check(t, load(device, path, quiet, said, sizeof(said)), "%s: not loaded: %s", how, said);
     test_check(t, strcmp(said, "") == 0, "%s: said '%s', expected nothing", how, said);
 }
 
@@ -77,11 +77,11 @@ static void register_stand_in(void) {
 
 // is_stand_in: the backend is not ggml's, so that its messages are known
 static void check(struct test * t, const char * path, bool is_stand_in) {
-    static const char reason[] = "no CUDA GPU was found (ggml: failed to initialize CUDA: no "
-                                 "CUDA-capable device is detected)";
-    struct compute    compute  = COMPUTE_DEFAULTS;
-    struct lrnn_error err      = { LRNN_ERROR_NONE, "" };
-    char              text[600], said[1024], expected[1024];
+    static const char     reason[] = "no CUDA GPU was found (ggml: failed to initialize CUDA: no "
+                                     "CUDA-capable device is detected)";
+    struct device_options device   = DEVICE_OPTIONS_DEFAULTS;
+    struct lrnn_error     err      = { LRNN_ERROR_NONE, "" };
+    char                  text[600], said[1024], expected[1024];
 
     if (is_stand_in) {
         backends_start_with(register_stand_in);
@@ -97,27 +97,27 @@ static void check(struct test * t, const char * path, bool is_stand_in) {
                 "the reason that CUDA gives: '%s'", text);
     }
 
-    check_silent(t, &compute, path, true, "quiet");
-    compute.n_gpu_layers = 0;
-    check_silent(t, &compute, path, false, "-ngl 0");
-    compute         = (struct compute) COMPUTE_DEFAULTS;
-    compute.devices = "CPU";
-    check_silent(t, &compute, path, false, "--device CPU");
+    check_silent(t, &device, path, true, "quiet");
+    device.n_gpu_layers = 0;
+    check_silent(t, &device, path, false, "-ngl 0");
+    device         = (struct device_options) DEVICE_OPTIONS_DEFAULTS;
+    device.devices = "CPU";
+    check_silent(t, &device, path, false, "--device CPU");
 
-    compute.devices = "CUDA0";
+    device.devices = "CUDA0";
     snprintf(expected, sizeof(expected), "there is no device 'CUDA0'; there are: CPU; %s", text);
-    test_check(t, !compute_check(&compute, &err) && strcmp(err.text, expected) == 0,
+    test_check(t, !device_options_check(&device, &err) && strcmp(err.text, expected) == 0,
             "--device CUDA0: '%s', expected '%s'", err.text, expected);
-    compute.devices = "other";
-    test_check(t, !compute_check(&compute, &err) && strstr(err.text, "CUDA") == NULL,
+    device.devices = "other";
+    test_check(t, !device_options_check(&device, &err) && strstr(err.text, "CUDA") == NULL,
             "--device other: '%s'", err.text);
 
-    compute = (struct compute) COMPUTE_DEFAULTS;
+    device = (struct device_options) DEVICE_OPTIONS_DEFAULTS;
     snprintf(expected, sizeof(expected), "lrnn: %s; everything runs on the CPU\n", text);
-    test_check(t, load(&compute, path, false, said, sizeof(said)) && strcmp(said, expected) == 0,
+    test_check(t, load(&device, path, false, said, sizeof(said)) && strcmp(said, expected) == 0,
             "by default: '%s', expected '%s'", said, expected);
-    compute.n_gpu_layers = 99;
-    check_silent(t, &compute, path, false, "a second model");
+    device.n_gpu_layers = 99;
+    check_silent(t, &device, path, false, "a second model");
 }
 
 int main(void) {

@@ -59,7 +59,7 @@ static struct score probe(struct test * t, struct lrnn_model * model, const char
             .n_lengths   = 1,
             .n_sequences = n_sequences,
             .seed        = 1,
-            .n_threads   = 1,
+            .session     = { .n_threads = 1 },
             .n_batch     = n_batch,
         };
         const enum probe_status status = probe_by_length(model, task, &params, &result, &err);

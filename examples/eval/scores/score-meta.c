@@ -5,7 +5,8 @@ static const char * const MODE_NAMES[]  = { "packed", "document", "llama" };
 static const char * const EOS_NAMES[]   = { "none", "doc" };
 static const char * const RESET_NAMES[] = { "window", "document", "never" };
 
-struct score_meta score_meta_of(const struct lrnn_model * model, const struct model_facts * facts,
+struct score_meta score_meta_of(const struct lrnn_model * model,
+        const struct lrnn_session_params * session, const struct model_facts * facts,
         const struct windows * windows, const struct window_params * window,
         enum score_reset reset) {
     const struct windows_summary * data = windows_get_summary(windows);
@@ -38,7 +39,8 @@ struct score_meta score_meta_of(const struct lrnn_model * model, const struct mo
         .min_doc_tokens   = window->mode == WINDOW_DOCUMENT ? min_tokens : 0,
         .skip_special     = window->skip_special,
         .n_windows        = data->n_windows,
-        .shard            = 1,
-        .n_shards         = 1,
+        .cache_type = info.n_layer_attention > 0 ? lrnn_cache_type_name(session->cache_type) : "",
+        .shard      = 1,
+        .n_shards   = 1,
     };
 }

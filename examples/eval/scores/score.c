@@ -164,7 +164,7 @@ static bool advance(struct engine * e, int64_t * n_tokens, struct lrnn_error * e
         add_targets(e, &e->inputs[i], &g->slots[e->of_input[i]], row, &n_targets);
         row += e->inputs[i].n_logits;
     }
-    nll_of_rows(e->rows, n_targets, e->n_vocab, e->params->n_threads);
+    nll_of_rows(e->rows, n_targets, e->n_vocab, e->params->session.n_threads);
     for (int32_t i = 0; i < n_inputs; ++i) {
         struct score_slot * slot = &g->slots[e->of_input[i]];
         take_scores(e, &e->inputs[i], slot, &n_taken);
@@ -414,15 +414,11 @@ enum score_status score_run(struct lrnn_model * model, struct windows * windows,
         error_set(err, LRNN_ERROR_BAD_FILE,
                 "--reset never needs groups of one window and a model without attention layers");
     } else {
-        e.session = lrnn_session_new(model,
-                &(struct lrnn_session_params) {
-                        .n_threads  = params->n_threads,
-                        .n_seqs     = (int32_t) params->group,
-                        .n_batch    = (int32_t) (params->group * params->n_batch),
-                        .n_cache    = (int32_t) params->max_length,
-                        .cache_type = params->cache_type,
-                },
-                err);
+        struct lrnn_session_params session = params->session;
+        session.n_seqs                     = (int32_t) params->group;
+        session.n_batch                    = (int32_t) (params->group * params->n_batch);
+        session.n_cache                    = (int32_t) params->max_length;
+        e.session                          = lrnn_session_new(model, &session, err);
         if (e.session != NULL) {
             status = run(&e, err);
         }
@@ -441,15 +437,11 @@ static double now(void) { // seconds
     return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
 }
 
-double score_speed(struct lrnn_model * model, struct windows * windows, int32_t n_threads,
-        int64_t group, int64_t n_batch, enum lrnn_cache_type cache_type) {
-    const struct lrnn_session_params params = {
-        .n_threads  = n_threads,
-        .n_seqs     = (int32_t) group,
-        .n_batch    = (int32_t) (group * n_batch),
-        .n_cache    = (int32_t) n_batch,
-        .cache_type = cache_type,
-    };
+double score_speed(struct lrnn_model * model, struct windows * windows,
+        struct lrnn_session_params params, int64_t group, int64_t n_batch) {
+    params.n_seqs  = (int32_t) group;
+    params.n_batch = (int32_t) (group * n_batch);
+    params.n_cache = (int32_t) n_batch;
     struct lrnn_error     err;
     struct window         window  = { 0 };
     struct lrnn_session * session = lrnn_session_new(model, &params, &err);

@@ -19,11 +19,12 @@ enum score_reset {
     SCORE_RESET_NEVER,    // only at the start of the run: one endless sequence
 };
 
-// The part of a score file's header that follows from model, data and windows. The caller sets
-// tool, model, dataset, protocol, same_targets, probe, cache_type, n_batch, group and shards.
-// Strings belong to the arguments.
+// The part of a score file's header that follows from model, session, data and windows. The caller
+// sets tool, model, dataset, protocol, same_targets, probe, n_batch, group and shards. Strings belong
+// to the arguments.
 struct model_facts;
-struct score_meta score_meta_of(const struct lrnn_model * model, const struct model_facts * facts,
+struct score_meta score_meta_of(const struct lrnn_model * model,
+        const struct lrnn_session_params * session, const struct model_facts * facts,
         const struct windows * windows, const struct window_params * window,
         enum score_reset reset);
 
@@ -41,21 +42,20 @@ struct score_progress {
 typedef bool (*score_callback)(const struct score_progress * progress, void * user);
 
 struct score_params {
-    int32_t          n_threads; // 0: one per core
-    int64_t          n_batch;   // tokens of one window per call
-    int64_t          group;     // windows evaluated together
-    enum score_reset reset;
-    bool             state_norm;       // record norms of the states
-    int64_t          first, next, end; // windows of this shard; those before next are in the file
-    bool             resume;           // use an existing checkpoint; otherwise it is removed
-    int64_t          max_length;       // tokens of the longest window
+    struct lrnn_session_params session; // threads and cache type; the rest follows from these:
+    int64_t                    n_batch; // tokens of one window per call
+    int64_t                    group;   // windows evaluated together
+    enum score_reset           reset;
+    bool                       state_norm; // record norms of the states
+    int64_t first, next, end; // windows of this shard; those before next are in the file
+    bool    resume;           // use an existing checkpoint; otherwise it is removed
+    int64_t max_length;       // tokens of the longest window
 
-    enum lrnn_cache_type cache_type;
-    int64_t              checkpoint_every; // tokens of a window; 0: only when stopped
-    const char *         checkpoints;      // folder, created and removed as needed
-    uint8_t              identity[32];     // of the run; checkpoints of other runs are ignored
-    score_callback       callback;         // may be NULL
-    void *               user;
+    int64_t        checkpoint_every; // tokens of a window; 0: only when stopped
+    const char *   checkpoints;      // folder, created and removed as needed
+    uint8_t        identity[32];     // of the run; checkpoints of other runs are ignored
+    score_callback callback;         // may be NULL
+    void *         user;
 };
 
 enum score_status {
@@ -70,7 +70,7 @@ struct score_result {
     int64_t n_resumed;                    // tokens from a checkpoint
     int64_t n_diverged;                   // appended windows with a non-finite loss
     int64_t diverged_window, diverged_at; // the first of them, and the position
-    char    warning[1200];                 // why a checkpoint was ignored; "": none
+    char    warning[1200];                // why a checkpoint was ignored; "": none
 };
 
 enum score_status score_run(struct lrnn_model * model, struct windows * windows,
@@ -78,5 +78,5 @@ enum score_status score_run(struct lrnn_model * model, struct windows * windows,
         struct score_result * result, struct lrnn_error * err);
 
 // Tokens per second, measured for about a second with calls like those of score_run. 0: failed.
-double score_speed(struct lrnn_model * model, struct windows * windows, int32_t n_threads,
-        int64_t group, int64_t n_batch, enum lrnn_cache_type cache_type);
+double score_speed(struct lrnn_model * model, struct windows * windows,
+        struct lrnn_session_params session, int64_t group, int64_t n_batch);

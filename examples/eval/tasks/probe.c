@@ -146,16 +146,12 @@ static enum probe_status run_open(struct run * r, struct lrnn_model * model,
     if (!find_tokens(model, task, r->ids, &r->prefix, &r->n_prefix, err)) {
         return PROBE_MISFIT;
     }
-    const int64_t longest = params->lengths[params->n_lengths - 1] + r->n_prefix;
-    r->session            = lrnn_session_new(model,
-                       &(struct lrnn_session_params) {
-                               .n_threads  = params->n_threads,
-                               .n_seqs     = r->n_lanes,
-                               .n_batch    = params->n_batch,
-                               .n_cache    = info.n_layer_attention > 0 ? (int32_t) longest : 0,
-                               .cache_type = params->cache_type,
-            },
-                       err);
+    const int64_t              longest = params->lengths[params->n_lengths - 1] + r->n_prefix;
+    struct lrnn_session_params session = params->session;
+    session.n_seqs                     = r->n_lanes;
+    session.n_batch                    = params->n_batch;
+    session.n_cache                    = info.n_layer_attention > 0 ? (int32_t) longest : 0;
+    r->session                         = lrnn_session_new(model, &session, err);
     return r->session != NULL ? PROBE_OK : PROBE_FAILED;
 }
 

@@ -20,14 +20,13 @@ struct probe_params {
     int      n_lengths;
     int64_t  n_sequences;
     uint64_t seed;
-    int32_t  n_threads;
     int32_t  n_batch; // tokens per call, all sequences together
 
-    enum lrnn_cache_type cache_type;
-    probe_progress       progress; // may be NULL
-    void *               user;
-    probe_observe        observe; // may be NULL
-    void *               observe_user;
+    struct lrnn_session_params session;  // threads and cache type
+    probe_progress             progress; // may be NULL
+    void *                     user;
+    probe_observe              observe; // may be NULL
+    void *                     observe_user;
 };
 
 // Counts for the positions after the previous length, up to this one.
