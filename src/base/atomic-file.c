@@ -183,7 +183,7 @@ bool atomic_file_may_replace(
         fclose(file);
     }
     return magic[n] == '\0' ||
-           error_set(err, LRNN_ERROR_BAD_FILE, "%s: not %s; expected %s or a new file name", path,
+           error_set(err, LRNN_ERROR_BAD_INPUT, "%s: not %s; expected %s or a new file name", path,
                    kind, kind);
 }
 
@@ -214,13 +214,13 @@ bool atomic_file_open(struct atomic_file * f, const char * path, struct lrnn_err
     struct stat st;
     *f = (struct atomic_file) { 0 };
     if (path[0] == '\0') {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "the name of the output file is empty");
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "the name of the output file is empty");
     }
     // renaming would replace /dev/null by a regular file, and also the link /dev/stdout, whose
     // target is a regular file if standard output is
     if ((stat(path, &st) == 0 && !S_ISREG(st.st_mode)) ||
             (lstat(path, &st) == 0 && S_ISLNK(st.st_mode))) {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "%s: found %s, expected a regular file or none",
+        return error_set(err, LRNN_ERROR_SYSTEM, "%s: found %s, expected a regular file or none",
                 path,
                 S_ISDIR(st.st_mode)   ? "a directory"
                 : S_ISLNK(st.st_mode) ? "a symbolic link"

@@ -53,13 +53,13 @@ static void * map_file(const char * path, size_t * size, struct lrnn_error * err
     // O_NONBLOCK: do not wait for the writer of a pipe
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0) {
-        error_set(err, LRNN_ERROR_SYSTEM, "%s: %s", path, strerror(errno));
+        error_set(err, LRNN_ERROR_BAD_MODEL, "%s: %s", path, strerror(errno));
         return NULL;
     }
     struct stat st;
     void *      data = NULL;
     if (fstat(fd, &st) != 0) {
-        error_set(err, LRNN_ERROR_SYSTEM, "%s: %s", path, strerror(errno));
+        error_set(err, LRNN_ERROR_BAD_MODEL, "%s: %s", path, strerror(errno));
     } else if (!S_ISREG(st.st_mode)) {
         error_set(err, LRNN_ERROR_BAD_MODEL, "%s: found %s; expected a regular file", path,
                 S_ISDIR(st.st_mode) ? "a directory" : "a device, pipe or socket");
@@ -73,8 +73,8 @@ static void * map_file(const char * path, size_t * size, struct lrnn_error * err
         *size = (size_t) st.st_size;
         data  = mmap(NULL, *size, PROT_READ, MAP_SHARED, fd, 0);
         if (data == MAP_FAILED) {
-            error_set(err, LRNN_ERROR_SYSTEM, "%s: cannot map %zu bytes: %s", path, *size,
-                    strerror(errno));
+            error_set(err, errno == ENOMEM ? LRNN_ERROR_NO_MEMORY : LRNN_ERROR_BAD_MODEL,
+                    "%s: cannot map %zu bytes: %s", path, *size, strerror(errno));
             data = NULL;
         }
     }

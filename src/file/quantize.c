@@ -90,8 +90,8 @@ bool quantize_plan_make(struct quantize_plan * plan, const struct model_file * f
             params->overrides != NULL ? quantize_overrides_unused(params->overrides) : NULL;
     if (unused != NULL) {
         return error_set(err, LRNN_ERROR_BAD_INPUT,
-                "%s: tensor type '%s' matches no matrix, or only matrices that an earlier one matches",
-                path, unused);
+                "%s: tensor type '%s' matches no matrix that an earlier one does not match", path,
+                unused);
     }
     if (params->imatrix != NULL && n_important == 0) {
         return error_set(err, LRNN_ERROR_BAD_FILE,

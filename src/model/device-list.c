@@ -1,4 +1,4 @@
-#include "model/device-list.h"
+#include "model/placement.h"
 
 #include "base/error.h"
 #include "ops/glue.h"

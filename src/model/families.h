@@ -87,6 +87,18 @@ enum layer_style { LAYER_STYLE_PRE_NORM, LAYER_STYLE_OLMO_HYBRID };
 enum layer_style layer_style_load(struct loader * l);
 
 //
+// mlp.c: the MLP of a layer, x [D, T] → [D, T]
+//
+struct mlp {
+    struct ggml_tensor *gate, *gate_b; // [D, F], [F] or NULL
+    struct ggml_tensor *up, *up_b;     // [D, F], [F] or NULL
+    struct ggml_tensor *down, *down_b; // [F, D], [D] or NULL
+};
+
+bool mlp_load(struct loader * l, int32_t il, struct mlp * mlp);
+struct ggml_tensor * mlp_build(struct graph * g, const struct mlp * mlp, struct ggml_tensor * x);
+
+//
 // layer-parts.c: the norm before the mixer of Mamba, LayerNorm if it has a bias
 //
 struct input_norm {

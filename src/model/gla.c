@@ -95,7 +95,7 @@ static struct ggml_tensor * mix(
         .gate  = graph_heads(g, gate, f->K, f->HK, 1),
         .scale = 1.0f / sqrtf((float) f->K),
     };
-    struct ggml_tensor * o = graph_signed(g, args); // [P, H, T]
+    struct ggml_tensor * o = graph_signed_gate(g, args); // [P, H, T]
     return readout_build(g, &w->readout, o, x);
 }
 

@@ -118,7 +118,7 @@ struct ggml_tensor * graph_householder(struct graph * g, struct ggml_householder
     return checked(g, o, "Householder scan", args.v->ne[0], args.v->ne[1]);
 }
 
-struct ggml_tensor * graph_signed(struct graph * g, struct ggml_signed_scan_args args) {
+struct ggml_tensor * graph_signed_gate(struct graph * g, struct ggml_signed_scan_args args) {
     args.state             = g->states[0];
     args.ids               = g->inputs->ids;
     args.path              = g->path;

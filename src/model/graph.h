@@ -105,7 +105,7 @@ struct ggml_tensor * graph_shift(struct graph * g, int32_t state, struct ggml_te
 // The recurrence of the layer → [P, H, T]. args.state (state number 0), args.ids and args.path are
 // set here.
 struct ggml_tensor * graph_householder(struct graph * g, struct ggml_householder_scan_args args);
-struct ggml_tensor * graph_signed(struct graph * g, struct ggml_signed_scan_args args);
+struct ggml_tensor * graph_signed_gate(struct graph * g, struct ggml_signed_scan_args args);
 
 // [width·heads·factors, T] as [width, heads, factors, T], the shape that the scans expect
 struct ggml_tensor * graph_heads(

@@ -73,7 +73,7 @@ static struct ggml_tensor * mix(
         .gate  = graph_heads(g, gate, f->K, f->H, 1),
         .scale = 1.0f / sqrtf((float) f->K),
     };
-    struct ggml_tensor * o = graph_signed(g, args); // [P, H, T]
+    struct ggml_tensor * o = graph_signed_gate(g, args); // [P, H, T]
 
     o = ggml_reshape_2d(g->ctx, o, f->H * f->P, g->n_tokens); // [H·P, T]
     return graph_linear(g, w->output, NULL, graph_rms_norm(g, o, w->norm, f->eps));

@@ -123,7 +123,7 @@ bool loader_all_used(struct loader * l) {
     struct lrnn_error why;
     if (!l->failed && !model_file_all_used(l->file, &why)) {
         l->failed = true;
-        error_set(l->err, LRNN_ERROR_BAD_INPUT, "%s", why.text);
+        error_set(l->err, why.kind, "%s", why.text);
     }
     return !l->failed;
 }

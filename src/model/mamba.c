@@ -112,7 +112,7 @@ static struct ggml_tensor * build_layer(
         .form  = g->model->is_signed ? GGML_SIGNED_SCAN_TWO_EXP_M1 : GGML_SIGNED_SCAN_EXP,
         .scale = 1.0f,
     };
-    struct ggml_tensor * y = graph_signed(g, args); // [E, 1, T]
+    struct ggml_tensor * y = graph_signed_gate(g, args); // [E, 1, T]
 
     y = ggml_add(c, ggml_reshape_2d(c, y, E, T), ggml_mul(c, u, w->d)); // [E, T]
     y = ggml_swiglu_split(c, z, y);                                     // y ∘ silu(z)

@@ -112,7 +112,7 @@ static struct ggml_tensor * build_layer(
         .form  = g->model->is_signed ? GGML_SIGNED_SCAN_TWO_EXP_M1 : GGML_SIGNED_SCAN_EXP,
         .scale = 1.0f,
     };
-    struct ggml_tensor * y = graph_signed(g, args); // [P, H, T]
+    struct ggml_tensor * y = graph_signed_gate(g, args); // [P, H, T]
 
     y = ggml_reshape_2d(c, ggml_add(c, y, ggml_mul(c, u, w->d)), E, T); // [E, T]
     y = ggml_mul(c, y, ggml_silu(c, ggml_cont(c, z)));

@@ -88,7 +88,7 @@ static struct ggml_tensor * mix(
         .scale = 1.0f / sqrtf((float) f->K),
         .eps   = f->epsilon,
     };
-    struct ggml_tensor * h = graph_signed(g, args); // [P, H, T]
+    struct ggml_tensor * h = graph_signed_gate(g, args); // [P, H, T]
 
     h = graph_layer_norm(g, h, NULL, NULL, f->norm_eps);
     h = ggml_mul(c, ggml_reshape_2d(c, h, f->H * f->P, g->n_tokens), w->norm); // [H·P, T]

@@ -8,7 +8,7 @@
 #include "ggml.h"
 
 struct family;
-struct frame;
+struct shell;
 struct loader;
 struct model_file;
 
@@ -28,7 +28,7 @@ struct layer {
     bool           attention;
     int32_t        device;  // of its weights; also of its states, if the device has the ops
     void *         weights; // a struct of the family, or struct attention
-    struct frame * frame;   // norms and MLP; NULL if they are part of weights
+    struct shell * shell;   // norms and MLP; NULL if they are part of weights
     int32_t        n_states;
     int64_t        state_size[LAYER_STATES_MAX]; // floats of one slot
     int64_t        cache_size;                   // values of one token, for k as for v

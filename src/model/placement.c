@@ -1,7 +1,6 @@
 #include "model/placement.h"
 
 #include "lrnn.h"
-#include "model/device-list.h"
 
 #include <stdio.h>
 #include <string.h>

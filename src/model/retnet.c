@@ -85,7 +85,7 @@ static struct ggml_tensor * mix(
         .gate  = ggml_reshape_4d(c, gamma, 1, f->H, 1, 1),
         .scale = 1.0f / sqrtf((float) f->K),
     };
-    struct ggml_tensor * o = graph_signed(g, args); // [P, H, T]
+    struct ggml_tensor * o = graph_signed_gate(g, args); // [P, H, T]
     return readout_build(g, &w->readout, o, x);
 }
 

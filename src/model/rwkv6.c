@@ -149,7 +149,7 @@ static struct ggml_tensor * time_mix(
         .bonus = w->first,
         .scale = 1.0f,
     };
-    struct ggml_tensor * y = graph_signed(g, args); // [P, H, T]
+    struct ggml_tensor * y = graph_signed_gate(g, args); // [P, H, T]
 
     y = graph_layer_norm(g, y, NULL, NULL, f->eps);
     y = ggml_reshape_2d(c, y, f->H * f->P, g->n_tokens); // [H·P, T]

@@ -2,6 +2,7 @@
 
 #include "model/weights.h"
 
+#include "base/error.h"
 #include "file/huge-pages.h"
 #include "file/model-file.h"
 #include "model/context.h"
@@ -69,7 +70,10 @@ static bool report(struct loader * l, struct fetch * f, size_t n) {
     f->done += (double) n;
     return f->report == NULL ||
            f->report(f->done < f->all ? (float) (f->done / f->all) : 1.0f, f->user) ||
-           loader_fail(l, "stopped by the progress callback");
+           loader_fail_with(l,
+                   &(struct lrnn_error) {
+                           LRNN_ERROR_CANCELLED, "stopped by the progress callback" },
+                   NULL);
 }
 
 // A hint for the whole pages of a range.
@@ -227,9 +231,11 @@ bool weights_fetch(struct loader * l, const struct lrnn_model_params * params) {
         device->buffer         = ggml_backend_alloc_ctx_tensors_from_buft(
                 device->ctx, ggml_backend_dev_buffer_type(device->dev));
         if (device->buffer == NULL) {
-            return loader_fail(l,
+            struct lrnn_error why;
+            error_set(&why, LRNN_ERROR_NO_MEMORY,
                     "device %s: out of memory for %.0f bytes of weights; offload fewer layers",
                     ggml_backend_dev_name(device->dev), count_bytes(device));
+            return loader_fail_with(l, &why, NULL);
         }
         ggml_backend_buffer_set_usage(device->buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
         f.all += count_bytes(device);

@@ -61,7 +61,7 @@ static bool fill_positions(struct ggml_tensor * t, const struct batch * batch, i
     for (int32_t i = 0; i < batch->n_seqs; ++i) {
         const struct graph_seq * s = &batch->seqs[i];
         if (t->buffer != NULL && s->position > INT32_MAX - s->count) {
-            return error_set(err, LRNN_ERROR_INTERNAL,
+            return error_set(err, LRNN_ERROR_BAD_INPUT,
                     "sequence %d is too long: its positions have 32 bits", s->seq);
         }
         for (int64_t j = 0; j < s->count; ++j) {

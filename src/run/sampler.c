@@ -218,7 +218,7 @@ int32_t lrnn_sampler_sample(struct lrnn_sampler * s, const float * logits, int64
         float * log_prob, struct lrnn_error * err) {
     const float max = max_of(logits, n_vocab);
     if (!isfinite(max)) {
-        error_set(err, LRNN_ERROR_BAD_INPUT, "%s",
+        error_set(err, LRNN_ERROR_NOT_FINITE, "%s",
                 isnan(max) ? "a logit is NaN" : "no logit is finite");
         return LRNN_SAMPLE_NOT_FINITE;
     }

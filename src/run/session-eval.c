@@ -67,9 +67,9 @@ static bool compute(struct lrnn_session * s, const struct batch * batch, struct 
             s->backends[s->n_backends - 1], threads_choose(&s->threads, batch->n_tokens));
     const enum ggml_status status = ggml_backend_sched_graph_compute(s->sched, s->forward.graph);
     if (status != GGML_STATUS_SUCCESS) {
-        return error_set(err, LRNN_ERROR_NO_MEMORY, "%s",
-                status == GGML_STATUS_ALLOC_FAILED ? "out of memory for the work buffer of a graph"
-                                                   : "the graph could not be computed");
+        return status == GGML_STATUS_ALLOC_FAILED
+                       ? error_no_memory(err, "the work buffer of a graph")
+                       : error_set(err, LRNN_ERROR_DEVICE, "the graph could not be computed");
     }
     threads_measure(&s->threads, (double) (ggml_time_us() - start) * 1e-6);
     return s->trace == NULL || trace_end(s->trace, err);

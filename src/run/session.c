@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "model/context.h"
-#include "run/state-placement.h"
 #include "run/session-impl.h"
 
 #include "ggml-cpu.h"
@@ -89,7 +88,7 @@ static bool make_backends(struct lrnn_session * s, struct lrnn_error * err) {
         ggml_backend_dev_t dev     = model->devices[at].dev;
         ggml_backend_t     backend = ggml_backend_dev_init(dev, NULL);
         if (backend == NULL) {
-            return error_set(err, LRNN_ERROR_BAD_INPUT, "device %s cannot be started",
+            return error_set(err, LRNN_ERROR_DEVICE, "device %s cannot be started",
                     ggml_backend_dev_name(dev));
         }
         s->backends[s->n_backends++] = backend;

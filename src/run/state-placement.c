@@ -1,4 +1,4 @@
-#include "run/state-placement.h"
+#include "run/states.h"
 
 #include "base/error.h"
 #include "run/forward.h"

@@ -38,8 +38,13 @@ struct states {
     ggml_backend_buffer_t buffer[DEVICES_MAX];
 };
 
-// Declares all tensors without memory, each state on its device (see state-placement.h). Returns false if
-// memory is short.
+// state-placement.c: chooses the device of every state, devices [n_layer]: the device of its layer,
+// or the CPU if that device cannot compute the scan. A scan always runs where its state is.
+// - n_batch: maximum number of tokens in a batch
+bool placement_of_states(const struct lrnn_model * model, const struct states_size * size,
+        int32_t n_batch, int32_t (*devices)[LAYER_STATES_MAX], struct lrnn_error * err);
+
+// Declares all tensors without memory, each state on its device. Returns false if memory is short.
 bool states_declare(struct states * s, const struct lrnn_model * model,
         const struct states_size * size, const int32_t (*devices)[LAYER_STATES_MAX]);
 

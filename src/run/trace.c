@@ -1,4 +1,4 @@
-#include "run/trace.h"
+#include "run/session-impl.h"
 
 #include "base/error.h"
 #include "ops/scan-common.h"
@@ -37,7 +37,7 @@ struct trace {
     struct scratch copies[TENSORS_MAX]; // of tensors that are strided or not in host memory
     struct scratch span;                // all bytes of a strided tensor on a device, gaps included
 
-    const char * problem; // NULL: none
+    enum lrnn_error_kind problem; // LRNN_ERROR_NONE: none
 };
 
 struct trace * trace_new(const struct lrnn_session_params * params) {
@@ -142,7 +142,7 @@ bool trace_begin(struct trace * t, const struct batch * batch) {
     }
     t->n_seqs  = batch->n_seqs;
     t->next    = 0;
-    t->problem = NULL;
+    t->problem = LRNN_ERROR_NONE;
     return true;
 }
 
@@ -289,33 +289,35 @@ static void send(struct trace * t, const struct traced_node * node) {
             to->ne[2] = 1;
         }
         if (to->data == NULL) {
-            t->problem = "out of memory for traced values";
+            t->problem = LRNN_ERROR_NO_MEMORY;
             return;
         }
         event.n_tensors++;
     }
     if (!t->callback(&event, t->user)) {
-        t->problem = "stopped by the trace callback";
+        t->problem = LRNN_ERROR_CANCELLED;
     }
 }
 
 bool trace_node(struct ggml_tensor * node, bool ask, void * user) {
     struct trace * t = user;
-    if (t->problem != NULL || t->next >= t->n_nodes || t->nodes[t->next].op != node) {
+    if (t->problem != LRNN_ERROR_NONE || t->next >= t->n_nodes || t->nodes[t->next].op != node) {
         return false;
     }
     if (!ask) {
         send(t, &t->nodes[t->next++]);
     }
-    return t->problem == NULL;
+    return t->problem == LRNN_ERROR_NONE;
 }
 
 bool trace_end(const struct trace * t, struct lrnn_error * err) {
-    if (t->problem == NULL && t->next == t->n_nodes) {
+    if (t->problem == LRNN_ERROR_NONE && t->next == t->n_nodes) {
         return true;
     }
-    return error_set(err, LRNN_ERROR_BAD_INPUT, "%s",
-            t->problem != NULL ? t->problem : "a traced node was not computed");
+    return t->problem == LRNN_ERROR_NO_MEMORY ? error_no_memory(err, "traced values")
+           : t->problem == LRNN_ERROR_CANCELLED
+                   ? error_set(err, t->problem, "stopped by the trace callback")
+                   : error_set(err, LRNN_ERROR_INTERNAL, "a traced node was not computed");
 }
 
 const struct lrnn_trace_tensor * lrnn_trace_find(

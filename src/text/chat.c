@@ -118,15 +118,14 @@ static bool find_format(const struct model_file * file, const char * format, con
     }
     struct slice jinja;
     if (model_file_text(file, "tokenizer.chat_template", &jinja, err) != KEY_OK) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
-                "%s has no chat template; --chat-format selects a format by name",
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "%s has no chat template; name a chat format",
                 model_file_path(file));
     }
     *from = chat_format_recognize(jinja);
     if (*from == NULL) {
         return error_set(err, LRNN_ERROR_BAD_INPUT,
                 "the chat template of %s is Jinja source of an unknown format; compile it with "
-                "'lrnn-convert chat-format %s -o format.json' and use --chat-format format.json",
+                "'lrnn-convert chat-format %s -o format.json' and name that file",
                 model_file_path(file), model_file_path(file));
     }
     json->data = chat_format_named(*from);

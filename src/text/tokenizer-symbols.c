@@ -46,7 +46,7 @@ bool symbols_encode(const struct tokenizer * tok, const char * text, size_t len,
         }
         if (id < 0 && tok->unknown_id < 0) {
             char quote[QUOTE_SIZE];
-            return error_set(err, LRNN_ERROR_BAD_MODEL,
+            return error_set(err, LRNN_ERROR_BAD_INPUT,
                     "the text has the symbol %s at byte %zu, which is not in the vocabulary",
                     slice_quote(quote, sizeof(quote), (struct slice) { text + start, i - start }),
                     start);

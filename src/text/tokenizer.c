@@ -410,7 +410,7 @@ static bool encode_text(
 bool tokenizer_encode(const struct tokenizer * tok, const char * text, size_t len, unsigned flags,
         struct token_ids * ids, struct lrnn_error * err) {
     if (len > TOKENIZER_MAX_TEXT_LEN) {
-        return error_set(err, LRNN_ERROR_BAD_MODEL, "the text has %zu bytes; expected at most %d",
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "the text has %zu bytes; expected at most %d",
                 len, TOKENIZER_MAX_TEXT_LEN);
     }
     const size_t n_before = ids->n;

@@ -20,8 +20,8 @@ enum score_reset {
 };
 
 // The part of a score file's header that follows from model, session, data and windows. The caller
-// sets tool, model, dataset, protocol, same_targets, probe, n_batch, group and shards. Strings belong
-// to the arguments.
+// sets tool, model, dataset, protocol, same_targets, probe, n_batch, group and shards. Strings
+// belong to the arguments.
 struct model_facts;
 struct score_meta score_meta_of(const struct lrnn_model * model,
         const struct lrnn_session_params * session, const struct model_facts * facts,
@@ -42,7 +42,7 @@ struct score_progress {
 typedef bool (*score_callback)(const struct score_progress * progress, void * user);
 
 struct score_params {
-    struct lrnn_session_params session; // threads and cache type; the rest follows from these:
+    struct lrnn_session_params session; // threads and cache type
     int64_t                    n_batch; // tokens of one window per call
     int64_t                    group;   // windows evaluated together
     enum score_reset           reset;
