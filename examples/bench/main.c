@@ -6,10 +6,8 @@
 #include "load-model.h"
 #include "machine.h"
 #include "model-bench.h"
-#include "model-results.h"
 #include "op-bench.h"
 #include "program.h"
-#include "op-results.h"
 #include "terminal.h"
 
 #include <stdio.h>

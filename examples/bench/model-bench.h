@@ -9,6 +9,8 @@
 //
 // The result is the mean and standard deviation of the tokens per second of all repetitions.
 
+#include "results.h"
+#include "machine.h"
 #include "lrnn.h"
 #include "options.h"
 
@@ -61,3 +63,17 @@ int model_bench_count(const struct model_bench_params * params);
 bool model_bench_run(struct lrnn_model * model, const struct model_bench_params * params,
         model_bench_progress progress, model_result_callback result, void * user,
         struct lrnn_error * err);
+
+//
+// model-results.c: the output. CSV columns and JSON keys are those of llama-bench where they have
+// the same meaning.
+//
+struct model_results {
+    struct results         results;
+    const struct machine * machine;
+};
+
+void model_results_begin(struct model_results * out, int format, const struct machine * machine);
+void model_results_row(struct model_results * out, const char * path,
+        const struct lrnn_model_info * info, const struct model_result * r);
+void model_results_end(struct model_results * out);

@@ -1,4 +1,4 @@
-#include "model-results.h"
+#include "model-bench.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,8 +2,6 @@
 
 #include "base/error.h"
 
-#include "op-instance.h"
-
 #include "ggml-cpu.h"
 
 #include <fnmatch.h>

@@ -1,4 +1,4 @@
-#include "op-instance.h"
+#include "op-bench.h"
 
 #include "base/error.h"
 

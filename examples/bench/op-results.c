@@ -1,4 +1,4 @@
-#include "op-results.h"
+#include "op-bench.h"
 
 #include "base/json-write.h"
 #include "lrnn.h"

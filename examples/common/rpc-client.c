@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "backends.h"
 #include "program.h"
-#include "rpc-probe.h"
 
 #include "ggml-backend.h"
 #include "ggml-rpc.h"

@@ -1,4 +1,14 @@
-#include "rpc-probe.h"
+// Checks an RPC server before ggml connects to it.
+//
+// ggml offers no such check: its client aborts the process if nobody answers or the version
+// differs, and waits forever if the server does not respond. So this file speaks the handshake of
+// ggml-rpc's wire format itself.
+//
+// A server is compatible if its protocol version equals ours in all three numbers. ggml raises the
+// last number whenever it adds an op, because op numbers are part of the protocol; our build adds
+// 100 to it, because our ops are among them (cmake/glue.cmake).
+
+#include "rpc-client.h"
 
 #include "base/error.h"
 #include "ggml.h"

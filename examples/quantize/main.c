@@ -170,7 +170,9 @@ static enum exit_code run(void * user) {
     backends_start();
     struct lrnn_quantizer * q = lrnn_quantizer_new(args->in, &params, &err);
     if (q == NULL) {
-        return program_error(&err);
+        const bool again = strstr(err.text, "allow_requantize") != NULL;
+        return program_fail(exit_code_of(err.kind), "%s%s", err.text,
+                again ? " (--allow-requantize)" : "");
     }
     print_warnings(q, args->imatrix != NULL);
     if (!args->quiet) {

@@ -221,6 +221,9 @@ bool imatrix_read(struct imatrix * m, const char * path, struct lrnn_error * err
     *m                    = (struct imatrix) { 0 };
     struct model_file * f = model_file_open(path, err);
     if (f == NULL) {
+        if (err != NULL && err->kind == LRNN_ERROR_BAD_MODEL) {
+            err->kind = LRNN_ERROR_BAD_FILE; // a GGUF file, but no model
+        }
         return false;
     }
     struct slice      text;

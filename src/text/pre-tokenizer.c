@@ -4,6 +4,7 @@
 
 #include "text/tokenizer-impl.h"
 
+#include <stdio.h>
 #include <string.h>
 
 // Returns the class of the character at p and sets *next to the one after it. At the end of the
@@ -158,23 +159,31 @@ const char * pre_tokenizer_next(enum pre_tokenizer pre, const char * p, const ch
     return gpt2_next(p, end);
 }
 
-bool pre_tokenizer_find(const char * name, enum pre_tokenizer * pre) {
-    static const struct {
-        const char *       name;
-        enum pre_tokenizer pre;
-    } table[] = {
-        { "gpt-2", PRE_TOKENIZER_GPT2 },
-        { "gpt-neox", PRE_TOKENIZER_GPT2 },
-        { "mpt", PRE_TOKENIZER_GPT2 }, // the name in files of llama.cpp
-        { "llama-bpe", PRE_TOKENIZER_LLAMA3 },
-        { "qwen2", PRE_TOKENIZER_QWEN2 },
-        { "qwen35", PRE_TOKENIZER_QWEN35 },
-    };
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); ++i) {
-        if (strcmp(name, table[i].name) == 0) {
-            *pre = table[i].pre;
-            return true;
+static const struct named_pre_tokenizer TABLE[] = {
+    { "gpt-2", PRE_TOKENIZER_GPT2, false },
+    { "gpt-neox", PRE_TOKENIZER_GPT2, true },
+    { "mpt", PRE_TOKENIZER_GPT2, true }, // gpt-neox in files of llama.cpp
+    { "llama-bpe", PRE_TOKENIZER_LLAMA3, false },
+    { "qwen2", PRE_TOKENIZER_QWEN2, false },
+    { "qwen35", PRE_TOKENIZER_QWEN35, true },
+};
+
+enum { N_NAMES = sizeof(TABLE) / sizeof(TABLE[0]) };
+
+const struct named_pre_tokenizer * pre_tokenizer_find(const char * name) {
+    for (int i = 0; i < N_NAMES; ++i) {
+        if (strcmp(name, TABLE[i].name) == 0) {
+            return &TABLE[i];
         }
     }
-    return false;
+    return NULL;
+}
+
+const char * pre_tokenizer_names(char * text, size_t size) {
+    size_t n = 0;
+    for (int i = 0; i < N_NAMES && n < size; ++i) {
+        const char * before = i == 0 ? "" : i < N_NAMES - 1 ? ", " : " or ";
+        n += (size_t) snprintf(text + n, size - n, "%s%s", before, TABLE[i].name);
+    }
+    return text;
 }

@@ -100,8 +100,15 @@ enum pre_tokenizer {
     PRE_TOKENIZER_QWEN35,
 };
 
-// Returns false if no pre-tokenizer has this name.
-bool pre_tokenizer_find(const char * name, enum pre_tokenizer * pre);
+// A name of the key tokenizer.ggml.pre.
+struct named_pre_tokenizer {
+    const char *       name;
+    enum pre_tokenizer pre;
+    bool               nfc; // normalizes, unless the file says otherwise: llama.cpp has no such key
+};
+
+const struct named_pre_tokenizer * pre_tokenizer_find(const char * name); // NULL: unknown
+const char * pre_tokenizer_names(char * text, size_t size);               // "gpt-2, … or qwen35"
 
 // Returns the end of the piece that starts at p < end. The text must be valid UTF-8.
 const char * pre_tokenizer_next(enum pre_tokenizer pre, const char * p, const char * end);

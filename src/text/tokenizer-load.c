@@ -19,11 +19,10 @@ bool tokenizer_load(struct loader * l, int64_t n_vocab, struct tokenizer ** tok)
     }
     def.pre =
             strcmp(def.model, "gpt2") == 0 ? loader_string_or(l, "tokenizer.ggml.pre", NULL) : NULL;
-    def.normalizer = loader_string_or(l, "lrnn.tokenizer.normalizer", NULL);
-    if (def.normalizer == NULL && def.pre != NULL &&
-            (strcmp(def.pre, "mpt") == 0 || strcmp(def.pre, "gpt-neox") == 0 ||
-                    strcmp(def.pre, "qwen35") == 0)) {
-        def.normalizer = "nfc"; // these use it; files of llama.cpp have no key for it
+    def.normalizer                         = loader_string_or(l, "lrnn.tokenizer.normalizer", NULL);
+    const struct named_pre_tokenizer * pre = def.pre != NULL ? pre_tokenizer_find(def.pre) : NULL;
+    if (def.normalizer == NULL && pre != NULL && pre->nfc) {
+        def.normalizer = "nfc";
     }
     def.bos_id           = loader_int_or(l, "tokenizer.ggml.bos_token_id", 0, INT32_MAX, -1);
     def.eos_id           = loader_int_or(l, "tokenizer.ggml.eos_token_id", 0, INT32_MAX, -1);

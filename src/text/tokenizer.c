@@ -123,13 +123,14 @@ static bool check_model(
         }
         return true;
     }
-    if (def->pre == NULL || !pre_tokenizer_find(def->pre, &tok->pre)) {
-        return error_set(err, LRNN_ERROR_BAD_MODEL,
-                "tokenizer.ggml.pre is %s; expected gpt-2, gpt-neox, mpt, llama-bpe, qwen2 or "
-                "qwen35",
-                def->pre == NULL ? "missing"
-                                 : slice_quote(quote, sizeof(quote), text_of(def->pre)));
+    const struct named_pre_tokenizer * pre = def->pre != NULL ? pre_tokenizer_find(def->pre) : NULL;
+    if (pre == NULL) {
+        char known[128];
+        return error_set(err, LRNN_ERROR_BAD_MODEL, "tokenizer.ggml.pre is %s; expected %s",
+                def->pre == NULL ? "missing" : slice_quote(quote, sizeof(quote), text_of(def->pre)),
+                pre_tokenizer_names(known, sizeof(known)));
     }
+    tok->pre = pre->pre;
     if (def->normalizer != NULL && strcmp(def->normalizer, "nfc") != 0) {
         return error_set(err, LRNN_ERROR_BAD_MODEL,
                 "lrnn.tokenizer.normalizer is %s; expected nfc or none",

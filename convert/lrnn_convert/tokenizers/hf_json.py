@@ -22,7 +22,7 @@ QWEN35 = (_pattern(r"\p{N}").replace(r"?\p{L}+", r"?[\p{L}\p{M}]+")
           .replace(r"[^\s\p{L}\p{N}]", r"[^\s\p{L}\p{M}\p{N}]"))
 PATTERNS = {_pattern(r"\p{N}{1,3}"): "llama-bpe", _pattern(r"\p{N}"): "qwen2", QWEN35: "qwen35"}
 
-BYTE_LEVEL = "gpt-2, gpt-neox, llama-bpe, qwen2, qwen35"
+BYTE_LEVEL = ", ".join(["gpt-2", "gpt-neox", *PATTERNS.values()])
 
 NEVER_MERGED = -1e9                        # score of tokens that no merge makes
 
