@@ -14,7 +14,7 @@ struct chunk_suite {
     make_fn *              make;
     const char *           ptx_file;
     std::set<const void *> prepare, scan, gates; // all of its kernels but those of the step path
-    struct path_choice (*choose)(const ggml_tensor *, const path_card &);
+    struct path_choice (*choose)(const ggml_tensor *, const path_gpu &);
 };
 
 // Padded and exact sizes of every instance
@@ -155,7 +155,7 @@ inline void run_mixed(
     const std::string before = bytes_of(state);
     run(t, &a, &s, worst, GGML_SCAN_PATH_AUTO, 1);
     test_check(t, chunked(u) && stepped(u), "only one path: %s", s.text);
-    if (card.on()) { // another GPU may choose other paths
+    if (gpu.on()) { // another GPU may choose other paths
         test_arena_free(&a);
         return;
     }

@@ -4,7 +4,7 @@
 // made of the kernels, and compares it with the oracle; makes scans of any shape.
 // Include the launchers of the kernels first.
 
-#include "kit/card.h"
+#include "kit/gpu.h"
 #include "kit/ptx/ptx-session.h"
 #include "kit/scan-case.h"
 
@@ -25,10 +25,10 @@ inline std::set<const void *> kernels_run;  // addresses of all instances launch
 inline std::set<const void *> kernels_last; // those launched for the last node
 
 // The GPU that the launchers choose kernels for: an A100
-inline const path_card test_gpu = { true, 80, 108 };
+inline const path_gpu test_gpu = { true, 80, 108 };
 
 inline ptx_session ptx_run; // used if a folder with PTX was given
-inline card_run    card;    // used if a device was given
+inline gpu_run     gpu;     // used if a device was given
 
 // Fewer and shorter cases. With sanitizers and PTX, which are slow, they reach all of the code.
 inline bool is_short() {
@@ -38,7 +38,7 @@ inline bool is_short() {
 // Reads the options of a test. Returns -1, or the exit code with which the test has to end.
 inline int begin_test(int argc, char ** argv, const std::vector<std::string> & ptx_files) {
     if (argc > 1 && strcmp(argv[1], "--device") == 0) {
-        return card.begin(argc > 2 ? argv[2] : "");
+        return gpu.begin(argc > 2 ? argv[2] : "");
     }
     return ptx_run.begin(argc, argv, ptx_files);
 }
@@ -49,7 +49,7 @@ inline int begin_test(int argc, char ** argv, const std::vector<std::string> & p
 template <typename Dispatch>
 std::string run_on_device(
         ggml_tensor * op, int64_t work_floats, int n_orders, Dispatch && dispatch) {
-    if (card.on()) { // the launcher only tells which kernels it chooses
+    if (gpu.on()) { // the launcher only tells which kernels it chooses
         float unused;
         kernels_last.clear();
         dispatch(op, work_floats > 0 ? &unused : nullptr,
@@ -57,7 +57,7 @@ std::string run_on_device(
                     kernels_run.insert((const void *) kernel);
                     kernels_last.insert((const void *) kernel);
                 });
-        return card.run(op);
+        return gpu.run(op);
     }
     ggml_tensor                       node = *op;
     ggml_tensor                       src[GGML_MAX_SRC];

@@ -411,12 +411,12 @@ static void sweep(test * t) {
         { "GLA, 4 heads of 256 x 512", make_signed, CHANNEL, 256, 512, 4 },
     };
     printf("sequences x tokens: microseconds of step and chunk\n");
-    card.n_times = card.is_gpu() ? 20 : 1;
+    gpu.n_times = gpu.is_gpu() ? 20 : 1;
     for (const auto & head : heads) {
         printf("%s\n", head.what);
         for (const int n_seqs : { 1, 8, 64 }) {
             for (const int len : { 16, 64, 128, 512 }) {
-                if (!card.is_gpu() && n_seqs * len > 16) {
+                if (!gpu.is_gpu() && n_seqs * len > 16) {
                     continue;
                 }
                 test_rng rng   = { 16 };
@@ -437,7 +437,7 @@ static void sweep(test * t) {
                 for (const ggml_scan_path path : { GGML_SCAN_PATH_STEP, GGML_SCAN_PATH_CHUNK }) {
                     const std::string found = run_node(build(t, &a, &s, path), 1);
                     test_check(t, found.empty(), "%s: %s", found.c_str(), s.text);
-                    printf(" %9.1f", card.best_us);
+                    printf(" %9.1f", gpu.best_us);
                 }
                 printf("\n");
                 test_arena_free(&a);
@@ -576,7 +576,7 @@ static void test_broken(test * t) {
 int main(int argc, char ** argv) {
     test       t        = {};
     const bool is_sweep = argc > 1 && strcmp(argv[1], "--sweep") == 0;
-    const int  end      = is_sweep ? card.begin(argc > 2 ? argv[2] : "")
+    const int  end      = is_sweep ? gpu.begin(argc > 2 ? argv[2] : "")
                                    : begin_test(argc, argv,
                                              { "householder.ptx", "signed.ptx", "short-conv.ptx" });
     if (end >= 0) {
@@ -594,7 +594,7 @@ int main(int argc, char ** argv) {
         test_path_counts(&t);
     }
     test_exp(&t);
-    if (!card.on()) {
+    if (!gpu.on()) {
         test_alignment(&t);
     }
     printf("householder: every instance, then 50 random shapes per mode; NMSE of outputs and "

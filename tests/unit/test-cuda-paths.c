@@ -6,16 +6,16 @@
 
 #include <stdio.h>
 
-static const struct path_card a100    = { true, 80, 108 };
-static const struct path_card h100    = { true, 90, 132 };
-static const struct path_card rtx3090 = { true, 86, 82 };
-static const struct path_card rtx4090 = { true, 89, 128 };
-static const struct path_card rtx5090 = { true, 120, 170 };
+static const struct path_gpu a100    = { true, 80, 108 };
+static const struct path_gpu h100    = { true, 90, 132 };
+static const struct path_gpu rtx3090 = { true, 86, 82 };
+static const struct path_gpu rtx4090 = { true, 89, 128 };
+static const struct path_gpu rtx5090 = { true, 120, 170 };
 
 enum { STEP = 1, CHUNK = 2 };
 
-static int chosen(const struct path_card * card, const struct path_shape * shape) {
-    const struct path_choice c = path_choose(card, shape);
+static int chosen(const struct path_gpu * gpu, const struct path_shape * shape) {
+    const struct path_choice c = path_choose(gpu, shape);
     return (c.step ? STEP : 0) + (c.chunk ? CHUNK : 0);
 }
 
@@ -37,7 +37,7 @@ static struct path_shape batch(struct path_shape s, int64_t n_seqs, int64_t n_to
 // Sequences of `len` tokens, among others if the batch has more tokens
 static void test_table(struct test * t) {
     static const struct {
-        const struct path_card *  card;
+        const struct path_gpu *   gpu;
         const struct path_shape * head;
         int                       n_seqs, n_tokens, len;
         bool                      chunk;
@@ -81,12 +81,12 @@ static void test_table(struct test * t) {
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
         const struct path_shape  s     = batch(*cases[i].head, cases[i].n_seqs, cases[i].n_tokens);
-        const struct path_choice c     = path_choose(cases[i].card, &s);
+        const struct path_choice c     = path_choose(cases[i].gpu, &s);
         const bool               chunk = c.chunk && (!c.step || cases[i].len >= c.from);
         test_check(t, chunk == cases[i].chunk,
                 "cc %d, kind %d, %dx%d, %d heads, %d sequences, %d tokens: %d tokens take %s",
-                cases[i].card->cc, s.kind, (int) s.d_k, (int) s.d_v, (int) s.n_head,
-                cases[i].n_seqs, cases[i].n_tokens, cases[i].len, chunk ? "chunks" : "steps");
+                cases[i].gpu->cc, s.kind, (int) s.d_k, (int) s.d_v, (int) s.n_head, cases[i].n_seqs,
+                cases[i].n_tokens, cases[i].len, chunk ? "chunks" : "steps");
     }
     printf("%d choices\n", (int) (sizeof(cases) / sizeof(cases[0])));
 }
@@ -95,25 +95,25 @@ static void test_table(struct test * t) {
 // the step kernel is always there for the short ones; on a GPU with fast
 // TF32 one long prompt takes chunks alone.
 static void test_properties(struct test * t) {
-    const struct path_card *  cards[] = { &a100, &h100, &rtx3090, &rtx4090, &rtx5090 };
+    const struct path_gpu *   GPUs[]  = { &a100, &h100, &rtx3090, &rtx4090, &rtx5090 };
     const struct path_shape * heads[] = { &delta, &product, &kda, &rwkv7, &mamba2, &mlstm, &gla };
     for (int c = 0; c < 5; ++c) {
         for (int h = 0; h < 7; ++h) {
             for (int n = 1; n <= 512; n *= 8) {
                 const struct path_shape one = batch(*heads[h], n, n);
-                test_check(t, chosen(cards[c], &one) == STEP, "cc %d, head %d: %d single tokens",
-                        cards[c]->cc, h, n);
+                test_check(t, chosen(GPUs[c], &one) == STEP, "cc %d, head %d: %d single tokens",
+                        GPUs[c]->cc, h, n);
                 const struct path_shape  many   = batch(*heads[h], n, 2048);
-                const struct path_choice choice = path_choose(cards[c], &many);
+                const struct path_choice choice = path_choose(GPUs[c], &many);
                 const int64_t            T      = choice.from;
                 test_check(t, choice.chunk == (T > 0) && T <= 2048 - n + 1,
-                        "cc %d, head %d: chunks from %d tokens", cards[c]->cc, h, (int) T);
+                        "cc %d, head %d: chunks from %d tokens", GPUs[c]->cc, h, (int) T);
                 test_check(t, choice.step == (n > 1 || !choice.chunk),
-                        "cc %d, head %d: one of %d sequences has no kernel", cards[c]->cc, h, n);
+                        "cc %d, head %d: one of %d sequences has no kernel", GPUs[c]->cc, h, n);
             }
             const struct path_shape prompt = batch(*heads[h], 1, 2048);
-            test_check(t, c > 1 || chosen(cards[c], &prompt) == CHUNK,
-                    "cc %d, head %d: a prompt of 2048", cards[c]->cc, h);
+            test_check(t, c > 1 || chosen(GPUs[c], &prompt) == CHUNK,
+                    "cc %d, head %d: a prompt of 2048", GPUs[c]->cc, h);
         }
     }
 }
@@ -121,7 +121,7 @@ static void test_properties(struct test * t) {
 // A GPU with slow TF32 never takes chunks where an equal one with fast TF32 takes steps.
 static void test_tf32(struct test * t) {
     const struct path_shape * heads[] = { &delta, &product, &kda, &rwkv7, &mamba2, &mlstm, &gla };
-    const struct path_card    slow    = { true, 89, 108 };
+    const struct path_gpu     slow    = { true, 89, 108 };
     int                       differ  = 0;
     for (int h = 0; h < 7; ++h) {
         for (int n = 1; n <= 64; n *= 2) {

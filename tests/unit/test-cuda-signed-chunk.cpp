@@ -365,7 +365,7 @@ static void test_paths(test * t) {
                 test_path_names[one.path], one.T, one.d_k, stepped(suite), chunked(suite));
 
         // on a GPU without TF32 every path uses the step kernel
-        const path_card   turing = { false, 75, 40 };
+        const path_gpu    turing = { false, 75, 40 };
         ggml_tensor *     op     = build(t, &a, &s, one.path);
         const std::string found  = run_on_device(op, signed_work_floats(op, turing), 1,
                  [&](const ggml_tensor * node, float * work, auto && launch) {

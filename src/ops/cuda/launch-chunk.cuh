@@ -20,17 +20,17 @@ static inline int64_t chunk_factors(const struct scan_dims & dims, int form) {
 
 // The kernels for a node. can: the chunk kernels support it
 static inline struct path_choice chunk_choose(const struct ggml_tensor * op, bool can,
-        enum path_kind kind, int form, const struct path_card & card) {
+        enum path_kind kind, int form, const struct path_gpu & gpu) {
     const struct scan_dims   dims = scan_dims_get(op);
     const int                path = scan_params_get(op).path;
     const struct path_choice step = { true, false, 0 };
-    if (!can || !card.tensor_cores) {
+    if (!can || !gpu.tensor_cores) {
         return step;
     }
     if (path == GGML_SCAN_PATH_AUTO) {
         const struct path_shape shape = { kind, dims.d_k, dims.d_v, dims.n_head,
             chunk_factors(dims, form), dims.n_seqs, dims.n_tokens };
-        return path_choose(&card, &shape);
+        return path_choose(&gpu, &shape);
     }
     const struct path_choice chunk = { false, true, 0 };
     return path == GGML_SCAN_PATH_CHUNK ? chunk : step;

@@ -12,7 +12,7 @@ void cuda_signed_scan(ggml_backend_cuda_context & ctx, const ggml_tensor * dst);
 void cuda_short_conv(ggml_backend_cuda_context & ctx, const ggml_tensor * dst);
 
 // The device of a context, for path-cost.h
-static inline path_card card_of(const ggml_backend_cuda_context & ctx) {
+static inline path_gpu gpu_of(const ggml_backend_cuda_context & ctx) {
     const auto & device = ggml_cuda_info().devices[ctx.device];
     return { ampere_mma_available(device.cc), device.cc / 10, device.nsm };
 }

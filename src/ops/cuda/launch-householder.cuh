@@ -52,20 +52,20 @@ static inline bool householder_gate_has_channels(const struct ggml_tensor * op) 
 
 // r and w without a gate per channel, which no family has, are only computed step by step.
 static inline struct path_choice householder_choose(
-        const struct ggml_tensor * op, const struct path_card & card) {
+        const struct ggml_tensor * op, const struct path_gpu & gpu) {
     const int            form    = householder_form(op);
     const bool           channel = householder_gate_has_channels(op);
     const enum path_kind kind    = form == CHUNK_RANK_ONE ? PATH_RANK_ONE
                                    : channel              ? PATH_DELTA_CHANNEL
                                                           : PATH_DELTA;
     const bool           can = chunk_fits(scan_dims_get(op)) && (channel || form != CHUNK_RANK_ONE);
-    return chunk_choose(op, can, kind, form, card);
+    return chunk_choose(op, can, kind, form, gpu);
 }
 
 // Floats of work buffer that a node needs; the step kernel needs none
 static inline int64_t householder_work_floats(
-        const struct ggml_tensor * op, const struct path_card & card) {
-    return householder_choose(op, card).chunk
+        const struct ggml_tensor * op, const struct path_gpu & gpu) {
+    return householder_choose(op, gpu).chunk
                    ? chunk_work_floats(scan_dims_get(op), householder_form(op),
                              householder_gate_has_channels(op))
                    : 0;
@@ -73,9 +73,9 @@ static inline int64_t householder_work_floats(
 
 // work: householder_work_floats floats
 template <typename Launch>
-static void launch_householder(const struct ggml_tensor * dst, const struct path_card & card,
+static void launch_householder(const struct ggml_tensor * dst, const struct path_gpu & gpu,
         float * work, Launch && launch) {
-    const struct path_choice   choice = householder_choose(dst, card);
+    const struct path_choice   choice = householder_choose(dst, gpu);
     const struct scan_dims     dims   = scan_dims_get(dst);
     const struct ggml_tensor * gate   = dst->src[HOUSEHOLDER_SRC_GATE];
 

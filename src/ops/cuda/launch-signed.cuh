@@ -35,21 +35,21 @@ static void launch_signed_step(
 // A transition per element (Mamba), and a bonus without a gate per channel, which no family has,
 // are only computed step by step.
 static inline struct path_choice signed_choose(
-        const struct ggml_tensor * op, const struct path_card & card) {
+        const struct ggml_tensor * op, const struct path_gpu & gpu) {
     const struct scan_params p       = scan_params_get(op);
     const bool               channel = p.kind == SIGNED_SCAN_CHANNEL;
     const bool               can =
             chunk_fits(scan_dims_get(op)) && p.kind != SIGNED_SCAN_ELEMENT && (channel || !p.bonus);
     return chunk_choose(
-            op, can, channel ? PATH_DIAGONAL_CHANNEL : PATH_DIAGONAL, CHUNK_DIAGONAL, card);
+            op, can, channel ? PATH_DIAGONAL_CHANNEL : PATH_DIAGONAL, CHUNK_DIAGONAL, gpu);
 }
 
 // Floats of work buffer that a node needs
 static inline int64_t signed_work_floats(
-        const struct ggml_tensor * op, const struct path_card & card) {
+        const struct ggml_tensor * op, const struct path_gpu & gpu) {
     const struct scan_dims dims  = scan_dims_get(op);
     const int              kind  = scan_params_get(op).kind;
-    const bool             chunk = signed_choose(op, card).chunk;
+    const bool             chunk = signed_choose(op, gpu).chunk;
     const int64_t          gates = kind == SIGNED_SCAN_MLSTM             ? 3
                                    : chunk && kind == SIGNED_SCAN_SCALAR ? 2
                                                                          : 0;
@@ -96,9 +96,9 @@ static void launch_signed_chunk(
 
 // work: signed_work_floats floats
 template <typename Launch>
-static void launch_signed(const struct ggml_tensor * dst, const struct path_card & card,
-        float * work, Launch && launch) {
-    const struct path_choice   choice = signed_choose(dst, card);
+static void launch_signed(const struct ggml_tensor * dst, const struct path_gpu & gpu, float * work,
+        Launch && launch) {
+    const struct path_choice   choice = signed_choose(dst, gpu);
     const struct scan_dims     dims   = scan_dims_get(dst);
     const struct scan_params   params = scan_params_get(dst);
     const struct ggml_tensor * aux    = dst->src[SIGNED_SRC_AUX];

@@ -21,7 +21,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct path_card {
+struct path_gpu {
     bool tensor_cores; // TF32; without it there are no chunks
     int  cc;           // compute capability: 10 · major + minor
     int  n_sm;         // multiprocessors
@@ -88,28 +88,28 @@ static inline double path_mma_cycles(int cc) {
 
 // Cycles of a unit of work with `blocks` blocks on the GPU
 static inline double path_cycles(
-        const struct path_card * card, double instructions, double mma, int64_t blocks) {
-    const double products = path_mma_cycles(card->cc) * mma;
+        const struct path_gpu * gpu, double instructions, double mma, int64_t blocks) {
+    const double products = path_mma_cycles(gpu->cc) * mma;
     const double busy     = instructions > products ? instructions : products;
-    const double full     = busy * (double) path_ceil(blocks, card->n_sm);
+    const double full     = busy * (double) path_ceil(blocks, gpu->n_sm);
     return full > 2.0 * instructions ? full : 2.0 * instructions;
 }
 
 static inline double path_step_cycles(
-        const struct path_card * card, const struct path_shape * s, int64_t n, int64_t T) {
+        const struct path_gpu * gpu, const struct path_shape * s, int64_t n, int64_t T) {
     const struct path_counts * count = path_counts_of(s->kind);
     const int64_t              units = T * (s->kind == PATH_RANK_ONE ? 1 : s->factors);
-    return (double) units * path_cycles(card, path_count_get(count->step, s->d_k), 0.0,
+    return (double) units * path_cycles(gpu, path_count_get(count->step, s->d_k), 0.0,
                                     n * s->n_head * path_ceil(s->d_v, PATH_STEP_COLUMNS));
 }
 
 static inline double path_chunk_cycles(
-        const struct path_card * card, const struct path_shape * s, int64_t n, int64_t T) {
+        const struct path_gpu * gpu, const struct path_shape * s, int64_t n, int64_t T) {
     const struct path_counts * count  = path_counts_of(s->kind);
     const int64_t              chunks = path_ceil(T, PATH_CHUNK / s->factors);
-    return path_cycles(card, path_count_get(count->prepare, s->d_k),
+    return path_cycles(gpu, path_count_get(count->prepare, s->d_k),
                    path_count_get(count->prepare_mma, s->d_k), n * s->n_head * chunks) +
-           (double) chunks * path_cycles(card, path_count_get(count->scan, s->d_k),
+           (double) chunks * path_cycles(gpu, path_count_get(count->scan, s->d_k),
                                      path_count_get(count->scan_mma, s->d_k),
                                      n * s->n_head * path_ceil(s->d_v, PATH_SCAN_COLUMNS));
 }
@@ -124,13 +124,13 @@ struct path_choice {
 // shortest length, up to 4,096, from which chunks are faster, with as many sequences of it as there
 // can be. Both kernels are launched unless only one can have work.
 static inline struct path_choice path_choose(
-        const struct path_card * card, const struct path_shape * s) {
+        const struct path_gpu * gpu, const struct path_shape * s) {
     const int64_t      longest = s->n_tokens - (s->n_seqs - 1); // if each sequence has a token
     struct path_choice choice  = { true, false, 0 };
     for (int64_t T = 16; T <= longest && T <= 4096; T += 16) {
         const int64_t most = s->n_tokens / T;
         const int64_t n    = most < s->n_seqs ? most : s->n_seqs;
-        if (path_chunk_cycles(card, s, n, T) < path_step_cycles(card, s, n, T)) {
+        if (path_chunk_cycles(gpu, s, n, T) < path_step_cycles(gpu, s, n, T)) {
             choice.step  = s->n_seqs > 1;
             choice.chunk = true;
             choice.from  = (int) T;

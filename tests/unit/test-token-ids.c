@@ -159,5 +159,5 @@ int main(void) {
     check_npy(&t);
 
     printf("token ids in text; whole, truncated and invalid .npy files\n");
-    return test_end(&t, "program-parts");
+    return test_end(&t, "token-ids");
 }

@@ -239,5 +239,5 @@ int main(void) {
     test_pieces_and_alphabet(&t);
     test_user_defined(&t);
     test_no_space_token(&t);
-    return test_end(&t, "test-tokenizer-small");
+    return test_end(&t, "test-tokenizers-by-hand");
 }

@@ -1,4 +1,4 @@
-#include "kit/card.h"
+#include "kit/gpu.h"
 
 #include "lrnn-ops.h"
 #include "scan-common.h"
@@ -9,7 +9,7 @@
 
 enum { CALLS = 3 };
 
-int card_run::begin(const char * name) {
+int gpu_run::begin(const char * name) {
     ggml_backend_dev_t dev = name[0] != '\0'
                                      ? ggml_backend_dev_by_name(name)
                                      : ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_GPU);
@@ -26,7 +26,7 @@ int card_run::begin(const char * name) {
     return -1;
 }
 
-bool card_run::is_gpu() const {
+bool gpu_run::is_gpu() const {
     return on() &&
            ggml_backend_dev_type(ggml_backend_get_device(backend)) == GGML_BACKEND_DEVICE_TYPE_GPU;
 }
@@ -56,7 +56,7 @@ static std::string rotate_slots(const ggml_tensor * state, const std::string & b
     return to;
 }
 
-std::string card_run::run(ggml_tensor * op) {
+std::string gpu_run::run(ggml_tensor * op) {
     ggml_init_params params = {};
     params.mem_size         = 64 * ggml_tensor_overhead() + ggml_graph_overhead();
     params.no_alloc         = true;

@@ -508,7 +508,7 @@ int main(void) {
     struct test_backends b;
     if (!test_check(&t, test_backends_open(&b),
                 "cannot start an RPC server on the loopback interface")) {
-        return test_end(&t, "test-graph-steps");
+        return test_end(&t, "test-states-in-place");
     }
     const struct placement placements[] = {
         { "no scheduler", NULL, b.cpu, b.cpu, false },
@@ -522,5 +522,5 @@ int main(void) {
     };
     test_steps(&t, placements, (int) (sizeof(placements) / sizeof(placements[0])));
     test_backends_close(&b);
-    return test_end(&t, "test-graph-steps");
+    return test_end(&t, "test-states-in-place");
 }

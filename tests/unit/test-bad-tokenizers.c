@@ -359,5 +359,5 @@ int main(void) {
         check_refusal(&t, &refusals[i]);
     }
     check_decoder(&t);
-    return test_end(&t, "test-tokenizer-def");
+    return test_end(&t, "test-bad-tokenizers");
 }

@@ -7,7 +7,7 @@
 
 #include <string>
 
-struct card_run {
+struct gpu_run {
     ggml_backend_t backend = nullptr;
     int            n_times = 0; // measurements of each node after its run
     double         best_us = 0; // microseconds of the fastest

@@ -1,6 +1,6 @@
 // Golden models on a GPU give the golden logits within a tolerance: in one call, and token by
 // token, where ggml-cuda replays a captured graph. Skipped without a GPU. An argument names another
-// device. test-card-kernels and test-card-chunk compare every kernel with the oracle.
+// device. test-gpu-kernels and test-gpu-chunk compare every kernel with the oracle.
 
 #include "kit/check.h"
 #include "kit/golden.h"
@@ -88,5 +88,5 @@ int main(int argc, char ** argv) {
         test_model(&t, &list.models[i], device);
     }
     golden_list_free(&list);
-    return test_end(&t, "test-card");
+    return test_end(&t, "test-gpu");
 }
