@@ -12,10 +12,12 @@ C = b"""\
 static const int table[] = { 1, 2 }; // f(1, 2);
 static int f(int n, char * p) {
     /* n = 3; */ const char * s = "n < 3";
+#if MORE(2) < 3
     if (n <= 4) {
         p[n] = '<';
         g(n, h(p, 0x10), s);
     }
+#endif
     return n;
 }
 """
