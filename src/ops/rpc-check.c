@@ -7,7 +7,6 @@
 
 #include "glue.h"
 #include "lrnn-ops.h"
-#include "lrnn.h" // struct lrnn_error
 
 #include "ggml-backend-impl.h"
 #include "ggml-backend.h"
@@ -31,42 +30,8 @@ static const uint64_t BYTES_MAX = UINT64_C(1) << 60; // sums of a few of them do
 // Tensors
 //
 
-static bool op_is_known(uint32_t op) {
-    switch (op) {
-        case GGML_OP_NONE:
-        case GGML_OP_VIEW:
-        case GGML_OP_RESHAPE:
-        case GGML_OP_PERMUTE:
-        case GGML_OP_TRANSPOSE:
-        case GGML_OP_ADD:
-        case GGML_OP_SUB:
-        case GGML_OP_MUL:
-        case GGML_OP_DIV:
-        case GGML_OP_SQR:
-        case GGML_OP_SCALE:
-        case GGML_OP_CLAMP:
-        case GGML_OP_UNARY:
-        case GGML_OP_GLU:
-        case GGML_OP_SUM_ROWS:
-        case GGML_OP_REPEAT:
-        case GGML_OP_NORM:
-        case GGML_OP_RMS_NORM:
-        case GGML_OP_L2_NORM:
-        case GGML_OP_FLASH_ATTN_EXT:
-        case GGML_OP_MUL_MAT:
-        case GGML_OP_GET_ROWS:
-        case GGML_OP_SET_ROWS:
-        case GGML_OP_CONCAT:
-        case GGML_OP_CONT:
-        case GGML_OP_ROPE:
-        case GGML_OP_FILL:
-        case GGML_OP_ARANGE:
-        case GGML_OP_HOUSEHOLDER_SCAN:
-        case GGML_OP_SIGNED_SCAN:
-        case GGML_OP_SHORT_CONV: return true;
-        default: return false;
-    }
-}
+struct rule;
+static const struct rule * rule_of(uint32_t op); // NULL: not in graphs of lrnn
 
 // The alignment of every element, if the first one is aligned: the largest power of two that
 // divides the size of an element or block, at most 8.
@@ -79,7 +44,7 @@ static uint64_t type_alignment(enum ggml_type type) {
 bool ggml_lrnn_rpc_tensor_ok(
         uint32_t type, uint32_t op, const uint32_t * ne, const uint32_t * nb, uint64_t data) {
     if (type >= GGML_TYPE_COUNT || ggml_blck_size((enum ggml_type) type) == 0 ||
-            ggml_type_size((enum ggml_type) type) == 0 || !op_is_known(op)) {
+            ggml_type_size((enum ggml_type) type) == 0 || rule_of(op) == NULL) {
         return false;
     }
     const uint64_t align = type_alignment((enum ggml_type) type);
@@ -187,6 +152,10 @@ static float param_f32(const struct ggml_tensor * op, int i) {
     return value;
 }
 
+static bool map_ok(const struct ggml_tensor * op) {
+    return is_f32_rows(op->src[0]) && same_shape(op, op->src[0]);
+}
+
 static bool unary_ok(const struct ggml_tensor * op) {
     switch (param_i32(op, 0)) {
         case GGML_UNARY_OP_NEG:
@@ -196,7 +165,7 @@ static bool unary_ok(const struct ggml_tensor * op) {
         case GGML_UNARY_OP_SIGMOID:
         case GGML_UNARY_OP_SILU:
         case GGML_UNARY_OP_EXP:
-        case GGML_UNARY_OP_SOFTPLUS: return is_f32_rows(op->src[0]) && same_shape(op, op->src[0]);
+        case GGML_UNARY_OP_SOFTPLUS: return map_ok(op);
         default: return false;
     }
 }
@@ -292,75 +261,97 @@ static bool glu_ok(const struct ggml_tensor * op) {
            same_shape(op, op->src[1]);
 }
 
-// Types, shapes and parameters of a node whose sources exist.
-static bool node_shape_ok(const struct ggml_tensor * op) {
+static bool binary_ok(const struct ggml_tensor * op) {
+    return is_f32_rows(op->src[0]) && is_f32(op->src[1]) && same_shape(op, op->src[0]) &&
+           repeats(op->src[0], op->src[1], 0);
+}
+
+static bool scale_ok(const struct ggml_tensor * op) {
+    return map_ok(op) && ggml_is_contiguous(op->src[0]);
+}
+
+static bool norm_ok(const struct ggml_tensor * op) {
+    return map_ok(op) && param_f32(op, 0) >= 0.0f;
+}
+
+static bool sum_rows_ok(const struct ggml_tensor * op) {
     const struct ggml_tensor * a = op->src[0];
-    struct lrnn_error          err;
-    switch (op->op) {
-        case GGML_OP_ADD:
-        case GGML_OP_SUB:
-        case GGML_OP_MUL:
-        case GGML_OP_DIV:
-            return is_f32_rows(a) && is_f32(op->src[1]) && same_shape(op, a) &&
-                   repeats(a, op->src[1], 0);
-        case GGML_OP_SQR: return is_f32_rows(a) && same_shape(op, a);
-        case GGML_OP_SCALE:
-        case GGML_OP_CLAMP: return is_f32_rows(a) && ggml_is_contiguous(a) && same_shape(op, a);
-        case GGML_OP_NORM:
-        case GGML_OP_RMS_NORM:
-        case GGML_OP_L2_NORM:
-            return is_f32_rows(a) && same_shape(op, a) && param_f32(op, 0) >= 0.0f;
-        case GGML_OP_SUM_ROWS:
-            return is_f32_rows(a) && shape_is(op, 1, a->ne[1], a->ne[2], a->ne[3]);
-        case GGML_OP_REPEAT: return is_f32_rows(a) && repeats(op, a, 0);
-        case GGML_OP_CONT:
-            return a->type == op->type && ggml_nelements(a) == ggml_nelements(op) &&
-                   ggml_nelements(op) <= INT32_MAX;
-        case GGML_OP_FILL: return is_f32(a) && same_shape(op, a);
-        case GGML_OP_UNARY: return unary_ok(op);
-        case GGML_OP_GLU: return glu_ok(op);
-        case GGML_OP_FLASH_ATTN_EXT: return flash_attn_ok(op);
-        case GGML_OP_MUL_MAT: return mul_mat_ok(op);
-        case GGML_OP_GET_ROWS: return get_rows_ok(op);
-        case GGML_OP_SET_ROWS: return set_rows_ok(op);
-        case GGML_OP_CONCAT: return concat_ok(op);
-        case GGML_OP_ROPE: return rope_ok(op);
-        case GGML_OP_ARANGE: return arange_ok(op);
-        default: return ggml_is_scan(op) && ggml_scan_check_node(op, &err);
-    }
+    return is_f32_rows(a) && shape_is(op, 1, a->ne[1], a->ne[2], a->ne[3]);
 }
 
-// The numbers of sources that a stock op has.
-static void n_sources(enum ggml_op op, int * min, int * max) {
-    switch (op) {
-        case GGML_OP_ARANGE: *min = *max = 0; break;
-        case GGML_OP_ADD:
-        case GGML_OP_SUB:
-        case GGML_OP_MUL:
-        case GGML_OP_DIV:
-        case GGML_OP_GLU:
-        case GGML_OP_MUL_MAT:
-        case GGML_OP_GET_ROWS:
-        case GGML_OP_CONCAT: *min = *max = 2; break;
-        case GGML_OP_SET_ROWS: *min = *max = 3; break;
-        case GGML_OP_FLASH_ATTN_EXT: *min = *max = 4; break;
-        case GGML_OP_ROPE:
-            *min = 2;
-            *max = 3;
-            break;
-        default: *min = *max = 1; break;
-    }
+static bool repeat_ok(const struct ggml_tensor * op) {
+    return is_f32_rows(op->src[0]) && repeats(op, op->src[0], 0);
 }
 
-static bool sources_exist(const struct ggml_tensor * op) {
-    if (ggml_is_scan(op)) {
-        return true; // ggml_scan_check_node looks at them
+static bool cont_ok(const struct ggml_tensor * op) {
+    return op->src[0]->type == op->type && ggml_nelements(op->src[0]) == ggml_nelements(op) &&
+           ggml_nelements(op) <= INT32_MAX;
+}
+
+static bool fill_ok(const struct ggml_tensor * op) {
+    return is_f32(op->src[0]) && same_shape(op, op->src[0]);
+}
+
+static bool scan_ok(const struct ggml_tensor * op) {
+    return ggml_scan_check_node(op, NULL);
+}
+
+// The ops that graphs of lrnn contain. A new op needs a row.
+struct rule {
+    enum ggml_op op;
+    int          min, max;                     // sources
+    bool (*ok)(const struct ggml_tensor * op); // types, shapes and parameters; NULL: not computed
+};
+
+// clang-format off
+static const struct rule RULES[] = {
+    { GGML_OP_NONE,             0, GGML_MAX_SRC, NULL },
+    { GGML_OP_VIEW,             0, GGML_MAX_SRC, NULL },
+    { GGML_OP_RESHAPE,          0, GGML_MAX_SRC, NULL },
+    { GGML_OP_PERMUTE,          0, GGML_MAX_SRC, NULL },
+    { GGML_OP_TRANSPOSE,        0, GGML_MAX_SRC, NULL },
+    { GGML_OP_ADD,              2, 2, binary_ok },
+    { GGML_OP_SUB,              2, 2, binary_ok },
+    { GGML_OP_MUL,              2, 2, binary_ok },
+    { GGML_OP_DIV,              2, 2, binary_ok },
+    { GGML_OP_SQR,              1, 1, map_ok },
+    { GGML_OP_SCALE,            1, 1, scale_ok },
+    { GGML_OP_CLAMP,            1, 1, scale_ok },
+    { GGML_OP_UNARY,            1, 1, unary_ok },
+    { GGML_OP_GLU,              2, 2, glu_ok },
+    { GGML_OP_SUM_ROWS,         1, 1, sum_rows_ok },
+    { GGML_OP_REPEAT,           1, 1, repeat_ok },
+    { GGML_OP_NORM,             1, 1, norm_ok },
+    { GGML_OP_RMS_NORM,         1, 1, norm_ok },
+    { GGML_OP_L2_NORM,          1, 1, norm_ok },
+    { GGML_OP_FLASH_ATTN_EXT,   4, 4, flash_attn_ok },
+    { GGML_OP_MUL_MAT,          2, 2, mul_mat_ok },
+    { GGML_OP_GET_ROWS,         2, 2, get_rows_ok },
+    { GGML_OP_SET_ROWS,         3, 3, set_rows_ok },
+    { GGML_OP_CONCAT,           2, 2, concat_ok },
+    { GGML_OP_CONT,             1, 1, cont_ok },
+    { GGML_OP_ROPE,             2, 3, rope_ok },
+    { GGML_OP_FILL,             1, 1, fill_ok },
+    { GGML_OP_ARANGE,           0, 0, arange_ok },
+    { GGML_OP_HOUSEHOLDER_SCAN, 0, GGML_MAX_SRC, scan_ok }, // which looks at its sources
+    { GGML_OP_SIGNED_SCAN,      0, GGML_MAX_SRC, scan_ok },
+    { GGML_OP_SHORT_CONV,       0, GGML_MAX_SRC, scan_ok },
+};
+// clang-format on
+
+static const struct rule * rule_of(uint32_t op) {
+    for (size_t i = 0; i < sizeof(RULES) / sizeof(RULES[0]); ++i) {
+        if (RULES[i].op == op) {
+            return &RULES[i];
+        }
     }
-    int min, max;
-    n_sources(op->op, &min, &max);
+    return NULL;
+}
+
+static bool sources_exist(const struct ggml_tensor * op, const struct rule * rule) {
     bool ok = true;
     for (int i = 0; i < GGML_MAX_SRC; ++i) {
-        ok = ok && (op->src[i] != NULL ? i < max : i >= min);
+        ok = ok && (op->src[i] != NULL ? i < rule->max : i >= rule->min);
     }
     return ok;
 }
@@ -399,21 +390,16 @@ static bool places_ok(const struct ggml_tensor * op) {
 }
 
 static bool is_computed(const struct ggml_tensor * x) {
-    switch (x->op) {
-        case GGML_OP_NONE:
-        case GGML_OP_VIEW:
-        case GGML_OP_RESHAPE:
-        case GGML_OP_PERMUTE:
-        case GGML_OP_TRANSPOSE: return false;
-        default: return true;
-    }
+    const struct rule * rule = rule_of((uint32_t) x->op);
+    return rule == NULL || rule->ok != NULL;
 }
 
 static bool node_ok(ggml_backend_t backend, const struct ggml_tensor * op) {
-    if (!is_computed(op)) {
+    const struct rule * rule = rule_of((uint32_t) op->op);
+    if (rule != NULL && rule->ok == NULL) {
         return true;
     }
-    if (!sources_exist(op) || !memory_ok(backend, op)) {
+    if (rule == NULL || !sources_exist(op, rule) || !memory_ok(backend, op)) {
         return false;
     }
     for (int i = 0; i < GGML_MAX_SRC; ++i) {
@@ -424,7 +410,7 @@ static bool node_ok(ggml_backend_t backend, const struct ggml_tensor * op) {
     const bool own = op->op != GGML_OP_SET_ROWS; // not a view
     return (!own || (ggml_is_contiguous(op) && op->nb[0] == ggml_type_size(op->type) &&
                             (op->type == GGML_TYPE_F32 || op->op == GGML_OP_CONT))) &&
-           node_shape_ok(op) && places_ok(op) && ggml_backend_supports_op(backend, op);
+           rule->ok(op) && places_ok(op) && ggml_backend_supports_op(backend, op);
 }
 
 //
@@ -482,10 +468,9 @@ static bool node_ids_ok(struct ids * ids, const struct ggml_tensor * op, int i_n
         return false;
     }
     if (ggml_is_scan(op)) {
-        struct lrnn_error err;
-        const int64_t     n_tokens = op->op == GGML_OP_SHORT_CONV ? op->ne[1] : op->ne[2];
+        const int64_t n_tokens = op->op == GGML_OP_SHORT_CONV ? op->ne[1] : op->ne[2];
         return ggml_scan_ids_check(
-                values, x->ne[0] - GGML_SCAN_SNAPS, x->ne[1], op->src[0]->ne[1], n_tokens, &err);
+                values, x->ne[0] - GGML_SCAN_SNAPS, x->ne[1], op->src[0]->ne[1], n_tokens, NULL);
     }
     return rows_in_range(x, values, op->op == GGML_OP_GET_ROWS ? op->src[0]->ne[1] : op->ne[1]);
 }
