@@ -500,7 +500,7 @@ glue_edit(cpu-shares src/ggml-cpu/ggml-cpu.c 1 before
 
 ]])
 
-# Barriers only where a node needs them, and small nodes on one thread (src/ops/cpu/order.c). An
+# Barriers only where a node needs them, and small nodes on one thread (src/ops/cpu/barriers.c). An
 # abort callback needs all barriers: all threads must see the same node as the last one. So does
 # use_ref, for which ggml computes every node.
 glue_edit(cpu-order src/ggml-cpu/ggml-cpu.c 1 before

@@ -9,7 +9,7 @@
 #include "kit/check.h"
 #include "kit/nmse.h"
 #include "kit/tensors.h"
-#include "ops/cpu/mul-mat-weights.h"
+#include "ops/cpu/product/product-weights.h"
 #include "ops/glue.h"
 #include "ops/lrnn-ops.h"
 

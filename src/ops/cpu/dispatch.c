@@ -1,7 +1,7 @@
 // The CPU side of the glue: calls the kernel of a node.
 
 #include "glue.h"
-#include "scan-cpu.h"
+#include "scan/scan-cpu.h"
 
 #include "ggml-backend.h"
 

@@ -15,7 +15,7 @@
 
 #include "fetch-ahead.h"
 #include "glue.h"
-#include "scan-cpu.h"
+#include "scan/scan-cpu.h"
 
 #include "ggml-backend.h"
 #include "ggml-cpu-impl.h"

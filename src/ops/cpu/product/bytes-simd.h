@@ -6,7 +6,7 @@
 // goes across a vector. They are stored as w + o, because the instructions multiply unsigned by
 // signed numbers.
 
-#include "mul-mat-bytes.h"
+#include "product-bytes.h"
 #include "simd.h"
 
 #include "ggml-cpu-impl.h"

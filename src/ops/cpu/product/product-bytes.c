@@ -10,15 +10,15 @@
 // Sums of integers are exact, and blocks are added in increasing order, so an element depends
 // neither on the number of threads nor on the other columns.
 
-#include "mul-mat-bytes.h"
+#include "product-bytes.h"
 
 #if MUL_MAT_BYTES
 
 #    include "glue.h"
 #    include "lrnn-ops.h"
-#    include "mul-mat-bytes-kernel.h"
-#    include "mul-mat-columns.h"
-#    include "share.h"
+#    include "product-bytes-kernel.h"
+#    include "product-columns.h"
+#    include "row-queue.h"
 
 #    include "ggml-cpu-impl.h"
 

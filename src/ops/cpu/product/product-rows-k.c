@@ -8,7 +8,7 @@
 // vector of its own. Sums of integers are exact, and a block adds to the sums in F32 once, as in
 // ggml's dot products, so the bits are theirs.
 
-#include "mul-mat-rows.h"
+#include "product-rows.h"
 
 #if MUL_MAT_ROWS
 

@@ -4,7 +4,7 @@
 // The types that matter have functions here: loops over bytes, which the compiler vectorizes,
 // unpack 32 codes, then vectors scale them. They give the same bits as ggml's functions.
 
-#include "mul-mat-weights.h"
+#include "product-weights.h"
 #include "simd.h"
 
 #include "ggml-cpu-impl.h"

@@ -17,12 +17,12 @@
 
 #include "glue.h"
 #include "lrnn-ops.h"
-#include "mul-mat-bytes.h"
-#include "mul-mat-columns.h"
-#include "mul-mat-dots.h"
-#include "mul-mat-rows.h"
-#include "mul-mat-short.h"
-#include "mul-mat-weights.h"
+#include "product-bytes.h"
+#include "product-columns.h"
+#include "product-vec-dot.h"
+#include "product-rows.h"
+#include "product-odd-rows.h"
+#include "product-weights.h"
 #include "simd.h"
 
 #include "ggml-backend.h"

@@ -15,12 +15,12 @@
 // or 16 for the scales, 5 for the minima and 1 for the factor of the column: 78 (Q4_K, Q5_K) or 81
 // (Q6_K). A Zen 4 starts one per cycle, so at most 3.2 times the multiply-adds of F32.
 
-#include "mul-mat-bytes-kernel.h"
+#include "product-bytes-kernel.h"
 
 #if MUL_MAT_BYTES
 
-#    include "mul-mat-bytes-simd.h"
-#    include "mul-mat-round.h"
+#    include "bytes-simd.h"
+#    include "product-round.h"
 
 enum {
     N_FOURS = QK_K / 4,

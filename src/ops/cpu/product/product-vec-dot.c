@@ -6,11 +6,11 @@
 // which computes a single column. Sequences that are decoded together must not affect each other,
 // so few columns of these types are computed like one.
 
-#include "mul-mat-dots.h"
+#include "product-vec-dot.h"
 
 #include "lrnn-ops.h"
-#include "mul-mat-bytes.h"
-#include "mul-mat-columns.h"
+#include "product-bytes.h"
+#include "product-columns.h"
 
 #include "ggml-cpu-impl.h"
 #include "ggml-cpu.h"

@@ -4,7 +4,7 @@
 //
 //     y[r, c] = Σ_k w[r, k] x[k, c]        w [K, R], F32 or F16; x [K, C] and y [R, C], F32
 
-#include "mul-mat-rows.h"
+#include "product-rows.h"
 
 #if MUL_MAT_ROWS
 bool short_supported(const struct ggml_tensor * dst);

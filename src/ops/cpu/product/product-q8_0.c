@@ -5,12 +5,12 @@
 // A vector holds four weights of each of HEIGHT rows, as w + o: the sum over a block begins with
 // −o Σ x[k, c] instead of 0 (mul-mat-bytes-simd.h). Blocks are added in increasing order.
 
-#include "mul-mat-bytes-kernel.h"
+#include "product-bytes-kernel.h"
 
 #if MUL_MAT_BYTES
 
-#    include "mul-mat-bytes-simd.h"
-#    include "mul-mat-round.h"
+#    include "bytes-simd.h"
+#    include "product-round.h"
 
 enum {
     QK   = 32, // weights of a block

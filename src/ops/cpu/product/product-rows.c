@@ -14,14 +14,14 @@
 // The kernels (mul-mat-rows-*.c) give a column the bits that ggml's dot products
 // give it, alone and among others.
 
-#include "mul-mat-rows.h"
+#include "product-rows.h"
 
 #if MUL_MAT_ROWS
 
 #    include "glue.h"
 #    include "lrnn-ops.h"
-#    include "mul-mat-columns.h"
-#    include "share.h"
+#    include "product-columns.h"
+#    include "row-queue.h"
 #    include "simd.h"
 
 #    include "ggml-cpu-impl.h"

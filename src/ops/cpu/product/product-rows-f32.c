@@ -5,7 +5,7 @@
 // As in ggml's dot products, four vectors of sums take turns and are added up at the end, and x is
 // rounded to F16 if the weights are. So the bits are theirs.
 
-#include "mul-mat-rows.h"
+#include "product-rows.h"
 
 #if MUL_MAT_ROWS
 

@@ -2,7 +2,7 @@
 
 // What mul-mat-bytes.c expects from the kernels of its types.
 
-#include "mul-mat-bytes.h"
+#include "product-bytes.h"
 
 #include <stdint.h>
 

@@ -8,13 +8,13 @@
 // fewer rows and COLUMNS columns. Each is computed in the same order, so a column has the same bits
 // alone and among others.
 
-#include "mul-mat-short.h"
+#include "product-odd-rows.h"
 
 #if MUL_MAT_ROWS
 
 #    include "lrnn-ops.h"
-#    include "mul-mat-columns.h"
-#    include "mul-mat-weights.h"
+#    include "product-columns.h"
+#    include "product-weights.h"
 #    include "simd.h"
 
 #    include "ggml-cpu-impl.h"
