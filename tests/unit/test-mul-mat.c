@@ -279,7 +279,7 @@ static void test_alone(struct test * t) {
         problem_init(&p, type, &many, &rng);
         rng.state = 7;
         problem_init(&q, type, &one, &rng); // the same weights
-        p.y->op_params[GGML_MUL_MAT_BY_COLUMN] = many.C > 32;
+        p.y->op_params[LRNN_OP_PARAM_BATCH_INVARIANT] = many.C > 32;
 
         bool    done    = test_compute(&p.arena, p.y, 2);
         int64_t n_wrong = 0;

@@ -1,41 +1,232 @@
 #pragma once
 
-// Matrix products in bytes, on CPUs with AVX2 or VNNI. They round x to 8 bits.
+// Weights and columns in 8 bits, HEIGHT rows at once: 16 with VNNI, 8 with AVX2.
 //
-//     y[r, c] = Σ_k w[r, k] x[k, c]        w [K, R] in blocks; x [K, C] and y [R, C], F32
+// The weights of a block are transposed, so that a vector holds four weights of each row and no sum
+// goes across a vector. They are stored as w + o, because the instructions multiply unsigned by
+// signed numbers. A strip is unpacked once and multiplied with every column, while the next one is
+// fetched into the second-level cache.
+//
+// Sums of integers are exact, and blocks are added in increasing order.
 
-#include "ggml.h"
+#include "product.h"
+#include "simd.h"
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "ggml-cpu-impl.h"
+#define GGML_COMMON_DECL_C
+#include "ggml-common.h"
 
-#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
-#    define MUL_MAT_BYTES 1
+enum {
+    FOURS = 8, // vectors of 32 bytes of each row
+};
+
+#if PRODUCT_VNNI
+
+enum { HEIGHT = 16, OFFSET_Q8_0 = 128, OFFSET_Q4_0 = 8 };
+
+typedef __m512i rows_i;
+typedef __m512  rows_f;
+
+SIMD_INLINE rows_f rows_zero(void) {
+    return _mm512_setzero_ps();
+}
+
+// The first n of HEIGHT numbers
+SIMD_INLINE rows_f rows_load(const void * p, int64_t n) {
+    return _mm512_maskz_loadu_ps((__mmask16) ((1u << n) - 1), p);
+}
+SIMD_INLINE void rows_store(void * p, rows_f x, int64_t n) {
+    _mm512_mask_storeu_ps(p, (__mmask16) ((1u << n) - 1), x);
+}
+
+SIMD_INLINE rows_f rows_from_f16(const uint16_t * p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *) p));
+}
+
+// acc + dot e d, for each row
+SIMD_INLINE rows_f rows_add(rows_f acc, rows_i dot, float e, rows_f d) {
+    return _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(dot), _mm512_set1_ps(e)), d, acc);
+}
+
+// Transposes 4 × 4 numbers in each 128 bits.
+SIMD_INLINE void transpose_quarters(rows_i v[4]) {
+    const __m512i a = _mm512_unpacklo_epi32(v[0], v[1]), b = _mm512_unpackhi_epi32(v[0], v[1]);
+    const __m512i c = _mm512_unpacklo_epi32(v[2], v[3]), d = _mm512_unpackhi_epi32(v[2], v[3]);
+    v[0] = _mm512_unpacklo_epi64(a, c);
+    v[1] = _mm512_unpackhi_epi64(a, c);
+    v[2] = _mm512_unpacklo_epi64(b, d);
+    v[3] = _mm512_unpackhi_epi64(b, d);
+}
+
+// 32 bytes of each row, which begin at p[r] + offset → v[i]: bytes 4 i … 4 i + 3 of each row
+SIMD_INLINE void rows_load_32(const char * const p[HEIGHT], int64_t offset, rows_i v[FOURS]) {
+    __m512i     u[FOURS]; // two rows in each: [bytes 0 … 15, bytes 16 … 31] of r and of r + 4
+#    pragma GCC unroll 8
+    for (int i = 0; i < FOURS; ++i) {
+        const int r = i % 4 + i / 4 * 8;
+        u[i]        = _mm512_inserti64x4(
+                _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *) (p[r] + offset))),
+                _mm256_loadu_si256((const __m256i *) (p[r + 4] + offset)), 1);
+    }
+    transpose_quarters(u);
+    transpose_quarters(u + 4);
+#    pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+        v[i]     = _mm512_shuffle_i32x4(u[i], u[i + 4], 0x88);
+        v[i + 4] = _mm512_shuffle_i32x4(u[i], u[i + 4], 0xdd);
+    }
+}
+
+// The same for 16 bytes
+SIMD_INLINE void rows_load_16(const char * const p[HEIGHT], int64_t offset, rows_i v[4]) {
+#    pragma GCC unroll 4
+    for (int r = 0; r < 4; ++r) { // rows r, r + 4, r + 8 and r + 12
+        __m128i q[4];
+#    pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+            q[i] = _mm_loadu_si128((const __m128i *) (p[r + 4 * i] + offset));
+        }
+        v[r] = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_set_m128i(q[1], q[0])),
+                _mm256_set_m128i(q[3], q[2]), 1);
+    }
+    transpose_quarters(v);
+}
+
+// The sums of products of a block begin with the same number in each row.
+SIMD_INLINE rows_i dot_begin(int32_t sum, bool is_q8_0) {
+    (void) is_q8_0;
+    return _mm512_set1_epi32(sum);
+}
+
+// dot + Σ w x over four weights of each row
+SIMD_INLINE rows_i dot_add(rows_i dot, rows_i w, int32_t x, bool is_q8_0) {
+    (void) is_q8_0;
+    return _mm512_dpbusd_epi32(dot, w, _mm512_set1_epi32(x));
+}
+
+SIMD_INLINE rows_i dot_end(rows_i dot, int32_t sum, bool is_q8_0) {
+    (void) sum;
+    (void) is_q8_0;
+    return dot;
+}
+
 #else
-#    define MUL_MAT_BYTES 0
+
+// Products of two weights are added in 16 bits: those of Q8_0 fit with |w|, and x with the sign of
+// w; those of Q4_0 fit for a whole block.
+enum { HEIGHT = 8, OFFSET_Q8_0 = 0, OFFSET_Q4_0 = 8 };
+
+typedef __m256i rows_i;
+typedef __m256  rows_f;
+
+SIMD_INLINE rows_f rows_zero(void) {
+    return _mm256_setzero_ps();
+}
+
+SIMD_INLINE rows_f rows_load(const void * p, int64_t n) {
+    float x[HEIGHT] = { 0.0f };
+    memcpy(x, p, (size_t) n * sizeof(float));
+    return _mm256_loadu_ps(x);
+}
+
+SIMD_INLINE void rows_store(void * p, rows_f v, int64_t n) {
+    float x[HEIGHT];
+    _mm256_storeu_ps(x, v);
+    memcpy(p, x, (size_t) n * sizeof(float));
+}
+
+SIMD_INLINE rows_f rows_from_f16(const uint16_t * p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *) p));
+}
+
+SIMD_INLINE rows_f rows_add(rows_f acc, rows_i dot, float e, rows_f d) {
+    return _mm256_fmadd_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(dot), _mm256_set1_ps(e)), d, acc);
+}
+
+SIMD_INLINE void transpose_quarters(rows_i v[4]) {
+    const __m256i a = _mm256_unpacklo_epi32(v[0], v[1]), b = _mm256_unpackhi_epi32(v[0], v[1]);
+    const __m256i c = _mm256_unpacklo_epi32(v[2], v[3]), d = _mm256_unpackhi_epi32(v[2], v[3]);
+    v[0] = _mm256_unpacklo_epi64(a, c);
+    v[1] = _mm256_unpackhi_epi64(a, c);
+    v[2] = _mm256_unpacklo_epi64(b, d);
+    v[3] = _mm256_unpackhi_epi64(b, d);
+}
+
+SIMD_INLINE void rows_load_32(const char * const p[HEIGHT], int64_t offset, rows_i v[FOURS]) {
+    __m256i u[FOURS]; // [bytes 0 … 15, bytes 16 … 31] of a row
+#    pragma GCC unroll 8
+    for (int r = 0; r < HEIGHT; ++r) {
+        u[r] = _mm256_loadu_si256((const __m256i *) (p[r] + offset));
+    }
+    transpose_quarters(u);
+    transpose_quarters(u + 4);
+#    pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+        v[i]     = _mm256_permute2x128_si256(u[i], u[i + 4], 0x20);
+        v[i + 4] = _mm256_permute2x128_si256(u[i], u[i + 4], 0x31);
+    }
+}
+
+SIMD_INLINE void rows_load_16(const char * const p[HEIGHT], int64_t offset, rows_i v[4]) {
+#    pragma GCC unroll 4
+    for (int r = 0; r < 4; ++r) { // rows r and r + 4
+        v[r] = _mm256_set_m128i(_mm_loadu_si128((const __m128i *) (p[r + 4] + offset)),
+                _mm_loadu_si128((const __m128i *) (p[r] + offset)));
+    }
+    transpose_quarters(v);
+}
+
+SIMD_INLINE rows_i dot_begin(int32_t sum, bool is_q8_0) {
+    (void) sum;
+    (void) is_q8_0;
+    return _mm256_setzero_si256();
+}
+
+SIMD_INLINE rows_i dot_add(rows_i dot, rows_i w, int32_t x, bool is_q8_0) {
+    const __m256i q = _mm256_set1_epi32(x);
+    if (is_q8_0) {
+        const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(q, w));
+        return _mm256_add_epi32(dot, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    }
+    return _mm256_add_epi16(dot, _mm256_maddubs_epi16(w, q));
+}
+
+SIMD_INLINE rows_i dot_end(rows_i dot, int32_t sum, bool is_q8_0) {
+    return is_q8_0 ? dot
+                   : _mm256_add_epi32(
+                             _mm256_madd_epi16(dot, _mm256_set1_epi16(1)), _mm256_set1_epi32(sum));
+}
+
 #endif
 
-#if MUL_MAT_BYTES && defined(__AVX512VNNI__)
-#    define MUL_MAT_VNNI 1
-#else
-#    define MUL_MAT_VNNI 0
-#endif
+typedef uint8_t  rows_u8 __attribute__((vector_size(sizeof(rows_i))));
+typedef uint32_t rows_u32 __attribute__((vector_size(sizeof(rows_i))));
 
-#if MUL_MAT_BYTES
-struct ggml_compute_params;
+enum { STRIP_MAX = 32 };
 
-bool bytes_supported(const struct ggml_tensor * dst);
+// A strip of rows and the columns it is multiplied with.
+struct strip {
+    const struct product_part * part;
+    const char *                rows[STRIP_MAX]; // those past the end repeat the last one
+    int64_t                     n_rows;          // that exist
+    const char *                next;            // rows of the next strip, neighbors; may be NULL
+    char *                      y;               // the first row
+};
 
-// Bytes of the work buffer.
-size_t bytes_work_size(const struct ggml_tensor * dst, int n_threads);
-
-// True if each thread uses only its own part of the work buffer, and no thread waits.
-bool bytes_is_own(const struct ggml_tensor * dst);
-
-// The first row of thread i of n, if bytes_is_own.
-int64_t bytes_begin(const struct ggml_tensor * dst, int i, int n);
-
-// The share of a thread.
-void bytes_multiply(
-        const struct ggml_compute_params * params, struct ggml_tensor * dst, void * work);
-#endif
+static inline void multiply_strips(const struct product_part * part, int64_t height,
+        void (*multiply)(const struct strip * s)) {
+    for (int64_t r = 0; r < part->n_rows; r += height) {
+        const int64_t left = part->n_rows - r;
+        const char *  rows = part->rows + r * part->row_size;
+        struct strip  s    = {
+                .part   = part,
+                .n_rows = left < height ? left : height,
+                .next   = left > height ? rows + height * part->row_size : part->next,
+                .y      = part->y + r * (int64_t) sizeof(float),
+        };
+        for (int64_t i = 0; i < height; ++i) {
+            s.rows[i] = rows + (i < s.n_rows ? i : s.n_rows - 1) * part->row_size;
+        }
+        multiply(&s);
+    }
+}

@@ -1,32 +1,17 @@
 // Matrix products with many columns, in F32 for weights of every type.
 //
-//     y[r, c] = Σ_k w[r, k] x[k, c]        w [K, R], of any type; x [K, C] and y [R, C], F32
+//     y[r, c] = Σ_k w[r, k] x[k, c]
 //
-// Some types are multiplied in bytes instead, where the CPU can, with few columns, too
-// (mul-mat-bytes.c), or by ggml's dot products (mul-mat-dots.c). Few columns of F32 are multiplied
-// row by row (mul-mat-rows.c) or, if rows are short and odd, many at a time (mul-mat-short.c).
+// x is transposed into tiles of TILE columns, so that a vector holds one row of several columns. A
+// strip of rows is then converted to F32 in parts of PART weights, and each part is multiplied with
+// all columns. The weights stay as they are in the model file, and the converted part stays in the
+// second-level cache.
 //
-// First, all threads transpose x into tiles of TILE columns, so that a vector holds one row of
-// several columns. Then a thread takes a panel of PANEL rows of w and goes through it in parts of
-// PART weights. It converts a part of each row to F32, once, and multiplies it with all columns.
-// The weights stay as they are in the model file, and the converted part stays in the second-level
-// cache.
-//
-// An element of y is a sum over k in increasing order, one sum per part. It depends neither on the
-// number of threads nor on the other columns.
+// An element of y is a sum over k in increasing order, one sum per part.
 
-#include "glue.h"
-#include "lrnn-ops.h"
-#include "product-bytes.h"
-#include "product-columns.h"
-#include "product-vec-dot.h"
-#include "product-rows.h"
-#include "product-odd-rows.h"
 #include "product-weights.h"
+#include "product.h"
 #include "simd.h"
-
-#include "ggml-backend.h"
-#include "ggml-cpu-impl.h"
 
 // The accumulators of a register tile are ROWS × TILE_VECS vectors: 24 of 32 registers with AVX-512
 // and NEON, 12 of 16 with AVX2.
@@ -37,173 +22,21 @@
 #endif
 
 enum {
-    ROWS  = 6,   // of a register tile
-    PANEL = 48,  // rows of a panel: a multiple of ROWS and of VEC
-    BLOCK = 512, // columns that are multiplied with a panel before the next panel
+    ROWS      = 6,   // of a register tile
+    MAX_ROWS  = 48,  // of a slice: a multiple of ROWS and of VEC
+    MAX_WIDTH = 512, // columns of a slice
 
     // floats between two rows of sums; a power of two would map all rows to the same sets of a
     // cache
-    SUMS_STRIDE = BLOCK + 16,
+    SUMS_STRIDE = MAX_WIDTH + 16,
 
     TILE        = TILE_VECS * VEC, // columns of a tile
     PART        = 512,             // weights of a row that are converted together: whole blocks
     PART_STRIDE = PART + 16,       // as SUMS_STRIDE
 };
 
-struct product {
-    const struct ggml_tensor *w, *x, *y;
-    int64_t                   K, R, C;
-    int64_t                   C_padded;  // C, rounded up to whole vectors
-    int64_t                   n_batches; // matrices of x
-    float *                   columns;   // of x, packed: [C_padded, K] per batch
-};
-
-//
-// Which products
-//
-
-// True if ggml's kernel for a type is faster than F32 on this CPU, though it rounds x to 8 bits (to
-// BF16 if the weights are). With VNNI, an instruction adds four times as many products of bytes as
-// of floats.
-static bool ggml_is_faster(enum ggml_type type) {
-    switch (type) {
-#if defined(__AVX512VNNI__)
-        case GGML_TYPE_Q2_K:
-        case GGML_TYPE_Q3_K:
-        case GGML_TYPE_IQ1_S:
-        case GGML_TYPE_IQ1_M:
-        case GGML_TYPE_IQ2_XXS:
-        case GGML_TYPE_IQ2_XS:
-        case GGML_TYPE_IQ2_S:
-        case GGML_TYPE_IQ3_XXS:
-        case GGML_TYPE_IQ3_S: return true;
-#endif
-#if defined(__AVX512BF16__)
-        case GGML_TYPE_BF16: return true;
-#endif
-        default: return false;
-    }
-}
-
-static bool is_in_bytes(const struct ggml_tensor * dst) {
-#if MUL_MAT_BYTES
-    return bytes_supported(dst);
-#else
-    (void) dst;
-    return false;
-#endif
-}
-
-static bool is_by_rows(const struct ggml_tensor * dst) {
-#if MUL_MAT_ROWS
-    return rows_supported(dst) || short_supported(dst);
-#else
-    (void) dst;
-    return false;
-#endif
-}
-
-static bool is_supported(const struct ggml_tensor * dst) {
-    const struct ggml_tensor * w = dst->src[0];
-    const struct ggml_tensor * x = dst->src[1];
-    return x->type == GGML_TYPE_F32 && ggml_get_op_params_i32(dst, 1) == GGML_HINT_NONE &&
-           (is_by_rows(dst) || is_in_bytes(dst) || dots_supported(dst) ||
-                   (x->ne[1] >= COLUMNS_MANY && !ggml_is_faster(w->type) &&
-                           ggml_get_op_params_i32(dst, GGML_MUL_MAT_BY_COLUMN) == 0)) &&
-           (w->type == GGML_TYPE_F32 || ggml_get_type_traits(w->type)->to_float != NULL) &&
-           w->nb[0] == ggml_type_size(w->type) && x->nb[0] == sizeof(float) &&
-           dst->nb[0] == sizeof(float) && w->ne[0] > 0;
-}
-
-//
-// Work buffer: x as tiles, then a part of a panel and its sums for each thread
-//
-
-static struct product product_of(const struct ggml_tensor * dst, float * work) {
-    const struct ggml_tensor * w = dst->src[0];
-    const struct ggml_tensor * x = dst->src[1];
-    return (struct product) {
-        .w         = w,
-        .x         = x,
-        .y         = dst,
-        .K         = w->ne[0],
-        .R         = w->ne[1],
-        .C         = x->ne[1],
-        .C_padded  = (x->ne[1] + VEC - 1) / VEC * VEC,
-        .n_batches = x->ne[2] * x->ne[3],
-        .columns   = work,
-    };
-}
-
-enum { WORK_PER_THREAD = PANEL * (PART_STRIDE + SUMS_STRIDE) }; // floats
-
-size_t ggml_lrnn_cpu_mul_mat_work_size(const struct ggml_tensor * dst, int n_threads) {
-    if (dst->op != GGML_OP_MUL_MAT || !is_supported(dst)) {
-        return 0;
-    }
-#if MUL_MAT_ROWS
-    if (short_supported(dst)) {
-        return VEC_BYTES; // not 0, which means that ggml computes the product
-    }
-    if (is_by_rows(dst)) {
-        return rows_work_size(dst, n_threads) + VEC_BYTES;
-    }
-#endif
-#if MUL_MAT_BYTES
-    if (is_in_bytes(dst)) {
-        return bytes_work_size(dst, n_threads) + VEC_BYTES;
-    }
-#endif
-    if (dots_supported(dst)) {
-        return dots_work_size(dst) + VEC_BYTES;
-    }
-    const struct product p      = product_of(dst, NULL);
-    const int64_t        floats = p.n_batches * p.C_padded * p.K + n_threads * WORK_PER_THREAD;
-    return (size_t) floats * sizeof(float) + VEC_BYTES;
-}
-
-bool ggml_lrnn_cpu_mul_mat_is_own(const struct ggml_tensor * dst) {
-    // ggml has buffers with weights in another order, for kernels of its own
-    ggml_backend_buffer_t buffer = dst->src[0]->buffer;
-    if (!is_supported(dst) || (buffer != NULL && !ggml_backend_buffer_is_host(buffer))) {
-        return false;
-    }
-#if MUL_MAT_ROWS
-    if (short_supported(dst)) {
-        return true;
-    }
-    if (is_by_rows(dst)) {
-        return rows_is_own(dst);
-    }
-#endif
-#if MUL_MAT_BYTES
-    if (is_in_bytes(dst)) {
-        return bytes_is_own(dst);
-    }
-#endif
-    return false;
-}
-
-void ggml_lrnn_cpu_mul_mat_share(
-        const struct ggml_tensor * dst, int ith, int nth, const char ** begin, const char ** end) {
-    int64_t first = 0, last = 0; // rows
-#if MUL_MAT_ROWS
-    if (short_supported(dst)) {
-        first = short_begin(dst, ith, nth);
-        last  = short_begin(dst, ith + 1, nth);
-    } else if (is_by_rows(dst)) {
-        first = rows_begin(dst, ith, nth);
-        last  = rows_begin(dst, ith + 1, nth);
-    }
-#endif
-#if MUL_MAT_BYTES
-    if (is_in_bytes(dst)) {
-        first = bytes_begin(dst, ith, nth);
-        last  = bytes_begin(dst, ith + 1, nth);
-    }
-#endif
-    *begin = (const char *) dst->src[0]->data + first * (int64_t) dst->src[0]->nb[1];
-    *end   = (const char *) dst->src[0]->data + last * (int64_t) dst->src[0]->nb[1];
+static bool supports(const struct ggml_tensor * dst) {
+    return !product_is_few(dst);
 }
 
 //
@@ -239,22 +72,33 @@ SIMD_INLINE void transpose(vec v[VEC]) {
     }
 }
 
-// Columns of a tile that begins at column c.
-static int64_t tile_width(const struct product * p, int64_t c) {
-    return p->C_padded - c < TILE ? p->C_padded - c : TILE;
+// C, rounded up to whole vectors
+static int64_t padded(int64_t C) {
+    return (C + VEC - 1) / VEC * VEC;
 }
 
-// Columns c … c + VEC of a batch: x [K, C] → rows of a tile, which are `width` floats apart.
-// Columns past the end are zero.
+// Columns of a tile that begins at column c.
+static int64_t tile_width(int64_t C, int64_t c) {
+    return padded(C) - c < TILE ? padded(C) - c : TILE;
+}
+
+static size_t prepared_size(const struct product * p) {
+    return (size_t) (p->n_matrices * padded(p->C) * p->K) * sizeof(float);
+}
+
+// Columns c … c + VEC of matrix m of x → rows of a tile, which are `width` floats apart. Columns past
+// the end are zero.
 static void pack_columns(
-        const struct product * p, const char * x, int64_t c, float * out, int64_t width) {
-    const int64_t n = p->C - c < VEC ? p->C - c : VEC;
-    int64_t       k = 0;
+        const struct product * p, int64_t m, int64_t c, float * out, int64_t width) {
+    const float * x[VEC];
+    for (int i = 0; i < VEC; ++i) {
+        x[i] = c + i < p->C ? product_x(p, m, c + i) : NULL;
+    }
+    int64_t k = 0;
     for (; k + VEC <= p->K; k += VEC) {
         vec v[VEC];
         for (int i = 0; i < VEC; ++i) {
-            v[i] = i < n ? vec_load((const float *) (x + (c + i) * (int64_t) p->x->nb[1]) + k)
-                         : (vec) { 0.0f };
+            v[i] = x[i] != NULL ? vec_load(x[i] + k) : (vec) { 0.0f };
         }
         transpose(v);
         for (int i = 0; i < VEC; ++i) {
@@ -263,23 +107,20 @@ static void pack_columns(
     }
     for (; k < p->K; ++k) {
         for (int i = 0; i < VEC; ++i) {
-            out[k * width + i] =
-                    i < n ? ((const float *) (x + (c + i) * (int64_t) p->x->nb[1]))[k] : 0.0f;
+            out[k * width + i] = x[i] != NULL ? x[i][k] : 0.0f;
         }
     }
 }
 
-// The share of thread ith.
-static void pack(const struct product * p, int ith, int nth) {
-    const int64_t n_groups = p->C_padded / VEC;
-    for (int64_t job = ith; job < p->n_batches * n_groups; job += nth) {
-        const int64_t batch = job / n_groups;
-        const int64_t c     = job % n_groups * VEC;
+// Share i of n of the columns: [C, K] → tiles, [padded C, K] for each matrix
+static void prepare(const struct product * p, char * out, int64_t i, int64_t n) {
+    const int64_t n_vecs = padded(p->C) / VEC; // of a matrix
+    for (; i < p->n_matrices * n_vecs; i += n) {
+        const int64_t m     = i / n_vecs;
+        const int64_t c     = i % n_vecs * VEC;
         const int64_t first = c / TILE * TILE; // of the tile
-        const char *  x     = (const char *) p->x->data + batch % p->x->ne[2] * p->x->nb[2] +
-                         batch / p->x->ne[2] * p->x->nb[3];
-        float * tile = p->columns + (batch * p->C_padded + first) * p->K;
-        pack_columns(p, x, c, tile + (c - first), tile_width(p, first));
+        float *       tile  = (float *) (void *) out + (m * padded(p->C) + first) * p->K;
+        pack_columns(p, m, c, tile + (c - first), tile_width(p->C, first));
     }
 }
 
@@ -339,23 +180,22 @@ static void multiply_tile(const float * part, const float * tile, int64_t n, int
 }
 
 //
-// Panels
+// Slices
 //
 
-// sums [BLOCK, PANEL] → y, rows r … r + n_rows of columns c … c + n_columns
-static void store_panel(
-        const float * sums, char * y, size_t nb1, int64_t n_rows, int64_t n_columns) {
-    for (int64_t c = 0; c < n_columns; c += VEC) {
-        const int64_t nc = n_columns - c < VEC ? n_columns - c : VEC;
-        for (int64_t r = 0; r < n_rows; r += VEC) {
-            const int64_t nr = n_rows - r < VEC ? n_rows - r : VEC;
+// sums [MAX_WIDTH, MAX_ROWS] → y
+static void store(const float * sums, const struct product_part * p) {
+    for (int64_t c = 0; c < p->n_columns; c += VEC) {
+        const int64_t nc = p->n_columns - c < VEC ? p->n_columns - c : VEC;
+        for (int64_t r = 0; r < p->n_rows; r += VEC) {
+            const int64_t nr = p->n_rows - r < VEC ? p->n_rows - r : VEC;
             vec           v[VEC];
             for (int i = 0; i < VEC; ++i) {
                 v[i] = vec_load(sums + (r + i) * SUMS_STRIDE + c);
             }
             transpose(v);
             for (int i = 0; i < nc; ++i) {
-                float * out = (float *) (y + (c + i) * (int64_t) nb1) + r;
+                float * out = (float *) (void *) (p->y + (c + i) * p->y_nb1) + r;
                 if (nr == VEC) {
                     vec_store(out, v[i]);
                 } else {
@@ -366,90 +206,41 @@ static void store_panel(
     }
 }
 
-// sums[r, c] = Σ_k w[r, k] x[k, c] for n_rows rows, which begin at `rows`, and n_columns columns
-// from column c on, whose tiles begin at `tiles`. part [PART, PANEL], sums [BLOCK, PANEL]
-static void multiply_float(const struct product * p, const char * rows, int64_t n_rows,
-        const float * tiles, int64_t c, int64_t n_columns, float * part, float * sums) {
+struct work {
+    float part[MAX_ROWS * PART_STRIDE];
+    float sums[MAX_ROWS * SUMS_STRIDE];
+};
+
+static void multiply(const struct product_part * p) {
+    struct work * work = p->work;
+    for (int64_t i = p->n_rows; i % ROWS != 0; ++i) { // rows past the end are multiplied, too
+        memset(work->part + i * PART_STRIDE, 0, PART_STRIDE * sizeof(float));
+    }
     for (int64_t k = 0; k < p->K; k += PART) {
         const int64_t n = p->K - k < PART ? p->K - k : PART;
-        for (int64_t i = 0; i < n_rows; ++i) {
+        for (int64_t i = 0; i < p->n_rows; ++i) {
             weights_to_float(
-                    p->w->type, rows + i * (int64_t) p->w->nb[1], k, n, part + i * PART_STRIDE);
+                    p->type, p->rows + i * p->row_size, k, n, work->part + i * PART_STRIDE);
         }
-        for (int64_t t = 0; t < n_columns; t += TILE) {
-            const int64_t width = tile_width(p, c + t);
-            multiply_tile(
-                    part, tiles + t * p->K + k * width, n, n_rows, width / VEC, sums + t, k > 0);
+        for (int64_t t = 0; t < p->n_columns; t += TILE) {
+            const int64_t width = tile_width(p->C, p->first + t);
+            const float * tile =
+                    (const float *) (const void *) p->columns + (p->first + t) * p->K + k * width;
+            multiply_tile(work->part, tile, n, p->n_rows, width / VEC, work->sums + t, k > 0);
         }
     }
+    store(work->sums, p);
 }
 
-// Rows r … r + n_rows, columns c … c + n_columns of a batch. part [PART, PANEL],
-// sums [BLOCK, PANEL]
-static void multiply_panel(const struct product * p, int64_t batch, int64_t r, int64_t n_rows,
-        int64_t c, int64_t n_columns, float * part, float * sums) {
-    const struct ggml_tensor *w = p->w, *x = p->x, *y = p->y;
-    const int64_t             i2 = batch % x->ne[2], i3 = batch / x->ne[2];
-    // a matrix of w serves several of x
-    const char * rows = (const char *) w->data + i2 / (x->ne[2] / w->ne[2]) * (int64_t) w->nb[2] +
-                        i3 / (x->ne[3] / w->ne[3]) * (int64_t) w->nb[3] + r * (int64_t) w->nb[1];
-    const float * tiles = p->columns + (batch * p->C_padded + c) * p->K;
-    multiply_float(p, rows, n_rows, tiles, c, n_columns, part, sums);
-    char * out = (char *) y->data + i2 * (int64_t) y->nb[2] + i3 * (int64_t) y->nb[3] +
-                 c * (int64_t) y->nb[1] + r * (int64_t) sizeof(float);
-    store_panel(sums, out, y->nb[1], n_rows, n_columns);
-}
-
-bool ggml_lrnn_cpu_mul_mat(const struct ggml_compute_params * params, struct ggml_tensor * dst) {
-    if (params->use_ref || !is_supported(dst)) {
-        return false;
-    }
-    float * work = (float *) (((uintptr_t) params->wdata + VEC_BYTES - 1) / VEC_BYTES * VEC_BYTES);
-#if MUL_MAT_ROWS
-    if (short_supported(dst)) {
-        short_multiply(params, dst);
-        return true;
-    }
-    if (is_by_rows(dst)) {
-        rows_multiply(params, dst, work);
-        return true;
-    }
-#endif
-#if MUL_MAT_BYTES
-    if (is_in_bytes(dst)) {
-        bytes_multiply(params, dst, work);
-        return true;
-    }
-#endif
-    if (dots_supported(dst)) {
-        dots_multiply(params, dst, (char *) work);
-        return true;
-    }
-    const struct product p = product_of(dst, work);
-    float * part = work + p.n_batches * p.C_padded * p.K + (int64_t) params->ith * WORK_PER_THREAD;
-    float * sums = part + PANEL * PART_STRIDE;
-    memset(part, 0, WORK_PER_THREAD * sizeof(float)); // rows past the end are multiplied, too
-
-    pack(&p, params->ith, params->nth);
-    if (params->ith == 0) {
-        ggml_threadpool_chunk_set(params->threadpool, params->nth);
-    }
-    ggml_barrier(params->threadpool);
-
-    // Narrower panels if there are too few for all threads.
-    int64_t height = PANEL;
-    while (height > ROWS && (p.R + height - 1) / height * p.n_batches < 4 * params->nth) {
-        height -= ROWS;
-    }
-    const int64_t n_panels = (p.R + height - 1) / height;
-    const int64_t n_blocks = (p.C + BLOCK - 1) / BLOCK;
-    for (int64_t job = params->ith; job < n_panels * n_blocks * p.n_batches;
-            job      = ggml_threadpool_chunk_add(params->threadpool, 1)) {
-        const int64_t r     = job % n_panels * height;
-        const int64_t c     = job / n_panels % n_blocks * BLOCK;
-        const int64_t batch = job / n_panels / n_blocks;
-        multiply_panel(&p, batch, r, p.R - r < height ? p.R - r : height, c,
-                p.C - c < BLOCK ? p.C - c : BLOCK, part, sums);
-    }
-    return true;
-}
+const struct product_kernel product_f32 = {
+    .name          = "f32",
+    .types         = UINT64_MAX,
+    .supports      = supports,
+    .prepared_size = prepared_size,
+    .prepare       = prepare,
+    .height        = ROWS,
+    .slice_rows    = MAX_ROWS,
+    .slice_columns = MAX_WIDTH,
+    .work_size     = sizeof(struct work),
+    .multiply      = multiply,
+};

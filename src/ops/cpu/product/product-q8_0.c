@@ -1,20 +1,22 @@
-// Panels of weights in blocks of 32 (Q8_0, Q4_0) times any number of columns: see mul-mat-bytes.c.
+// Weights in blocks of 32 (Q8_0, Q4_0) times any number of columns.
 //
 //     y[r, c] = Σ_b d[r, b] e[c, b] Σ_{k in block b} w[r, k] x[k, c]       w, x: integers of 8 bits
 //
 // A vector holds four weights of each of HEIGHT rows, as w + o: the sum over a block begins with
-// −o Σ x[k, c] instead of 0 (mul-mat-bytes-simd.h). Blocks are added in increasing order.
+// −o Σ x[k, c] instead of 0.
 
-#include "product-bytes-kernel.h"
+#include "product.h"
 
-#if MUL_MAT_BYTES
+#if PRODUCT_AVX2
 
-#    include "bytes-simd.h"
+#    include "product-bytes.h"
 #    include "product-round.h"
 
 enum {
     QK   = 32, // weights of a block
     PART = 32, // blocks of a row that stay in the first-level cache, transposed
+
+    COLUMNS = PRODUCT_VNNI ? 8 : 4, // of a register tile
 };
 
 // A block of a column.
@@ -24,7 +26,7 @@ struct column_block {
     int32_t sum;      // −o Σ q
 };
 
-// A part of the rows of a panel.
+// A part of the rows of a strip.
 struct row_part {
     rows_i   w[PART][FOURS];  // w + o: four weights of each row
     uint16_t d[PART][HEIGHT]; // F16
@@ -73,92 +75,95 @@ SIMD_INLINE void unpack(const char * const rows[], int64_t b, bool is_q8_0, rows
     }
 }
 
-// y[.., c] (+)= Σ_b … for blocks b0 … b0 + n_blocks and n columns from column c0 on. The first tile
-// of columns unpacks the weights and keeps them for the others.
-SIMD_INLINE void multiply_columns(const struct panel * p, struct row_part * part, int64_t b0,
+// y[.., c] (+)= Σ_b … for blocks b0 … b0 + n_blocks and n columns from column c0 of the part on. The
+// first tile of columns unpacks the weights and keeps them for the others.
+SIMD_INLINE void multiply_columns(const struct strip * s, struct row_part * rows, int64_t b0,
         int64_t n_blocks, int64_t c0, int n, bool first, bool is_q8_0) {
-    const struct column_block * x    = (const struct column_block *) p->x + c0 * p->step + b0;
-    char *                      y    = p->y + c0 * p->nb1;
-    const bool                  keep = p->n_columns > TILE;
-    const int64_t               size = is_q8_0 ? sizeof(block_q8_0) : sizeof(block_q4_0);
-    rows_f                      acc[TILE];
-#    pragma GCC                 unroll 8
+    const struct product_part * p    = s->part;
+    const int64_t               step = p->K / QK; // blocks between columns
+    const struct column_block * x =
+            (const struct column_block *) (const void *) p->columns + (p->first + c0) * step + b0;
+    char *        y    = s->y + c0 * p->y_nb1;
+    const bool    keep = p->n_columns > COLUMNS;
+    const int64_t size = is_q8_0 ? sizeof(block_q8_0) : sizeof(block_q4_0);
+    rows_f        acc[COLUMNS];
+#    pragma GCC   unroll 8
     for (int c = 0; c < n; ++c) {
-        acc[c] = b0 > 0 ? rows_load(y + c * p->nb1, p->n_rows) : rows_zero();
+        acc[c] = b0 > 0 ? rows_load(y + c * p->y_nb1, s->n_rows) : rows_zero();
     }
     for (int64_t b = 0; b < n_blocks; ++b, ++x) {
-        rows_i w[FOURS], dot[TILE];
-        if (first && p->next != NULL) { // these rows are neighbors in memory
+        rows_i w[FOURS], dot[COLUMNS];
+        if (first && s->next != NULL) { // these rows are neighbors in memory
             for (int64_t i = 0; i < HEIGHT * size; i += 64) {
-                _mm_prefetch(p->next + (b0 + b) * HEIGHT * size + i, _MM_HINT_T1);
+                _mm_prefetch(s->next + (b0 + b) * HEIGHT * size + i, _MM_HINT_T1);
             }
         }
         if (first) {
-            unpack(p->rows, b0 + b, is_q8_0, w);
+            unpack(s->rows, b0 + b, is_q8_0, w);
         }
 #    pragma GCC unroll 8
         for (int i = 0; i < FOURS; ++i) {
             if (!first) {
-                w[i] = part->w[b][i];
+                w[i] = rows->w[b][i];
             } else if (keep) {
-                part->w[b][i] = w[i];
+                rows->w[b][i] = w[i];
             }
         }
 #    pragma GCC unroll 8
         for (int c = 0; c < n; ++c) {
-            dot[c] = dot_begin(x[c * p->step].sum, is_q8_0);
+            dot[c] = dot_begin(x[c * step].sum, is_q8_0);
         }
 #    pragma GCC unroll 8
         for (int i = 0; i < FOURS; ++i) {
 #    pragma GCC unroll 8
             for (int c = 0; c < n; ++c) {
-                dot[c] = dot_add(dot[c], w[i], x[c * p->step].q[i], is_q8_0);
+                dot[c] = dot_add(dot[c], w[i], x[c * step].q[i], is_q8_0);
             }
         }
-        const rows_f d = rows_from_f16(part->d[b]);
+        const rows_f d = rows_from_f16(rows->d[b]);
 #    pragma GCC unroll 8
         for (int c = 0; c < n; ++c) {
-            const struct column_block * v = &x[c * p->step];
+            const struct column_block * v = &x[c * step];
             acc[c] = rows_add(acc[c], dot_end(dot[c], v->sum, is_q8_0), v->e, d);
         }
     }
 #    pragma GCC unroll 8
     for (int c = 0; c < n; ++c) {
-        rows_store(y + c * p->nb1, acc[c], p->n_rows);
+        rows_store(y + c * p->y_nb1, acc[c], s->n_rows);
     }
 }
 
-SIMD_INLINE void multiply_tile(const struct panel * p, struct row_part * part, int64_t b0,
+SIMD_INLINE void multiply_tile(const struct strip * s, struct row_part * rows, int64_t b0,
         int64_t n_blocks, int64_t c, bool first, bool is_q8_0) {
-    switch (p->n_columns - c) {
-        case 1: multiply_columns(p, part, b0, n_blocks, c, 1, first, is_q8_0); break;
-        case 2: multiply_columns(p, part, b0, n_blocks, c, 2, first, is_q8_0); break;
-        case 3: multiply_columns(p, part, b0, n_blocks, c, 3, first, is_q8_0); break;
-#    if MUL_MAT_VNNI
-        case 4: multiply_columns(p, part, b0, n_blocks, c, 4, first, is_q8_0); break;
-        case 5: multiply_columns(p, part, b0, n_blocks, c, 5, first, is_q8_0); break;
-        case 6: multiply_columns(p, part, b0, n_blocks, c, 6, first, is_q8_0); break;
-        case 7: multiply_columns(p, part, b0, n_blocks, c, 7, first, is_q8_0); break;
+    switch (s->part->n_columns - c) {
+        case 1: multiply_columns(s, rows, b0, n_blocks, c, 1, first, is_q8_0); break;
+        case 2: multiply_columns(s, rows, b0, n_blocks, c, 2, first, is_q8_0); break;
+        case 3: multiply_columns(s, rows, b0, n_blocks, c, 3, first, is_q8_0); break;
+#    if PRODUCT_VNNI
+        case 4: multiply_columns(s, rows, b0, n_blocks, c, 4, first, is_q8_0); break;
+        case 5: multiply_columns(s, rows, b0, n_blocks, c, 5, first, is_q8_0); break;
+        case 6: multiply_columns(s, rows, b0, n_blocks, c, 6, first, is_q8_0); break;
+        case 7: multiply_columns(s, rows, b0, n_blocks, c, 7, first, is_q8_0); break;
 #    endif
-        default: multiply_columns(p, part, b0, n_blocks, c, TILE, first, is_q8_0); break;
+        default: multiply_columns(s, rows, b0, n_blocks, c, COLUMNS, first, is_q8_0); break;
     }
 }
 
 static void multiply_q8_0(
-        const struct panel * p, struct row_part * part, int64_t b0, int64_t n_blocks, int64_t c) {
+        const struct strip * s, struct row_part * rows, int64_t b0, int64_t n_blocks, int64_t c) {
     if (c == 0) {
-        multiply_tile(p, part, b0, n_blocks, 0, true, true);
+        multiply_tile(s, rows, b0, n_blocks, 0, true, true);
     } else {
-        multiply_tile(p, part, b0, n_blocks, c, false, true);
+        multiply_tile(s, rows, b0, n_blocks, c, false, true);
     }
 }
 
 static void multiply_q4_0(
-        const struct panel * p, struct row_part * part, int64_t b0, int64_t n_blocks, int64_t c) {
+        const struct strip * s, struct row_part * rows, int64_t b0, int64_t n_blocks, int64_t c) {
     if (c == 0) {
-        multiply_tile(p, part, b0, n_blocks, 0, true, false);
+        multiply_tile(s, rows, b0, n_blocks, 0, true, false);
     } else {
-        multiply_tile(p, part, b0, n_blocks, c, false, false);
+        multiply_tile(s, rows, b0, n_blocks, c, false, false);
     }
 }
 
@@ -184,33 +189,47 @@ static void copy_factors(const char * row, int64_t n, bool is_q8_0, uint16_t * d
     }
 }
 
-static void multiply_panel(const struct panel * p) {
-    const bool      is_q8_0 = p->type == GGML_TYPE_Q8_0;
-    const size_t    size    = is_q8_0 ? sizeof(block_q8_0) : sizeof(block_q4_0);
-    struct row_part part;
-    for (int64_t b = 0; b < p->n_blocks; b += PART) {
-        const int64_t n = p->n_blocks - b < PART ? p->n_blocks - b : PART;
+static void multiply_strip(const struct strip * s) {
+    const bool      is_q8_0  = s->part->type == GGML_TYPE_Q8_0;
+    const size_t    size     = is_q8_0 ? sizeof(block_q8_0) : sizeof(block_q4_0);
+    const int64_t   n_blocks = s->part->K / QK;
+    struct row_part rows;
+    for (int64_t b = 0; b < n_blocks; b += PART) {
+        const int64_t n = n_blocks - b < PART ? n_blocks - b : PART;
         for (int r = 0; r < HEIGHT; ++r) {
-            const char * row = p->rows[r] + b * (int64_t) size;
-            copy_factors(row, n, is_q8_0, &part.d[0][r]);
+            copy_factors(s->rows[r] + b * (int64_t) size, n, is_q8_0, &rows.d[0][r]);
         }
-        for (int64_t c = 0; c < p->n_columns; c += TILE) {
+        for (int64_t c = 0; c < s->part->n_columns; c += COLUMNS) {
             if (is_q8_0) {
-                multiply_q8_0(p, &part, b, n, c);
+                multiply_q8_0(s, &rows, b, n, c);
             } else {
-                multiply_q4_0(p, &part, b, n, c);
+                multiply_q4_0(s, &rows, b, n, c);
             }
         }
     }
 }
 
-const struct byte_kernel byte_kernel_32 = {
-    .block      = QK,
-    .height     = HEIGHT,
-    .width      = 256,
-    .block_size = sizeof(struct column_block),
-    .round      = round_blocks,
-    .multiply   = multiply_panel,
+static void multiply(const struct product_part * part) {
+    multiply_strips(part, HEIGHT, multiply_strip);
+}
+
+static bool supports(const struct ggml_tensor * dst) {
+    return PRODUCT_VNNI || product_is_few(dst); // with AVX2, many columns are faster in F32
+}
+
+const struct product_kernel product_q8_0 = {
+    .name           = "q8_0",
+    .types          = PRODUCT_TYPE(Q8_0) | PRODUCT_TYPE(Q4_0),
+    .supports       = supports,
+    .block          = QK,
+    .block_size     = sizeof(struct column_block),
+    .round          = round_blocks,
+    .private_max    = 16384,
+    .height         = HEIGHT,
+    .slice_rows     = 4 * HEIGHT,
+    .slice_columns  = 256,
+    .min_slice_size = 8192,
+    .multiply       = multiply,
 };
 
 #endif

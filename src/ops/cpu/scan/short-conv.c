@@ -6,7 +6,7 @@
 // Channels do not mix: a task is one sequence and one tile of TILE_CHANNELS channels. The tail of
 // the sequence and its new inputs are read in place, without concatenating them.
 
-#include "glue.h"
+#include "barriers.h"
 #include "scan-cpu.h"
 
 enum {
@@ -70,7 +70,7 @@ static int64_t thread_floats(int64_t width) {
 
 size_t short_conv_work_size(const struct ggml_tensor * op, int n_threads) {
     const size_t size = (size_t) thread_floats(scan_dims_get(op).d_k + 1) * sizeof(float);
-    return ggml_lrnn_cpu_own_work_size(size, n_threads);
+    return private_work_size(size, n_threads);
 }
 
 static void tile_load(const struct ggml_tensor * dst, const struct scan_dims * dims,
