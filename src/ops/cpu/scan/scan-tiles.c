@@ -357,7 +357,7 @@ static struct ahead ahead_of(const struct ggml_tensor * dst, const struct tile_s
     struct scan_seq          seq;
     if (i < dims->n_seqs * dims->n_head * runs) {
         const struct task task = task_get(dims, runs, i);
-        if (scan_seq_get(dst, task.s, &seq) && seq.count > w && seq.count > 1) {
+        if (ggml_scan_seq_get(dst, task.s, &seq) && seq.count > w && seq.count > 1) {
             const int64_t last = w + pass < seq.count ? w + pass : seq.count;
             ahead              = ahead_get(
                     scan, dst, task.h, seq.first + w, seq.first + segment_end(dims, w, last));
@@ -378,7 +378,7 @@ void tile_scan_forward(const struct ggml_compute_params * params, struct ggml_te
     int64_t longest = 1;
     for (int64_t s = 0; s < dims->n_seqs; ++s) {
         struct scan_seq seq;
-        if (scan_seq_get(dst, s, &seq) && seq.count > longest) {
+        if (ggml_scan_seq_get(dst, s, &seq) && seq.count > longest) {
             longest = seq.count;
         }
     }
@@ -395,7 +395,7 @@ void tile_scan_forward(const struct ggml_compute_params * params, struct ggml_te
 
             const struct task task = task_get(dims, runs, i);
             struct scan_seq   seq;
-            if (!scan_seq_get(dst, task.s, &seq)) {
+            if (!ggml_scan_seq_get(dst, task.s, &seq)) {
                 if (w == 0 && task.h == 0 && task.tile0 == 0) {
                     scan_fill_nan(dst, dims, &seq);
                 }
