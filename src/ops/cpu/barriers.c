@@ -26,6 +26,10 @@
 
 enum { SMALL = 8192 }; // numbers of a node that thread 0 computes alone, at most
 
+struct range { // of addresses
+    uintptr_t begin, end;
+};
+
 // How a node uses the work buffer.
 enum work {
     WORK_NONE,
@@ -33,10 +37,17 @@ enum work {
     WORK_SHARED,  // any other way; also the common counter of ggml_threadpool_chunk_add
 };
 
-struct use {
+struct kind {
     bool      is_known; // false: wait before and after the node
     bool      is_alone; // on thread 0
     enum work work;
+};
+
+// What a node needs.
+struct use {
+    struct kind  kind;
+    struct range reads[GGML_MAX_SRC], writes[2];
+    int          n_reads, n_writes;
 };
 
 // The numbers that a node computes or reads, if it has no other work.
@@ -49,7 +60,7 @@ static bool is_float(const struct ggml_tensor * t) {
     return t->type == GGML_TYPE_F32 || t->type == GGML_TYPE_F16;
 }
 
-static struct use use_of(const struct ggml_tensor * node, bool is_private) {
+static struct kind kind_of(const struct ggml_tensor * node, bool is_private) {
     switch (node->op) {
         case GGML_OP_ADD:
         case GGML_OP_SUB:
@@ -66,52 +77,28 @@ static struct use use_of(const struct ggml_tensor * node, bool is_private) {
         case GGML_OP_GLU: {
             const bool is_known = node->type == GGML_TYPE_F32 && is_float(node->src[0]) &&
                                   (node->src[1] == NULL || is_float(node->src[1]));
-            return (struct use) { is_known, size_of(node) <= SMALL, WORK_NONE };
+            return (struct kind) { is_known, size_of(node) <= SMALL, WORK_NONE };
         }
-        case GGML_OP_GET_ROWS: return (struct use) { true, size_of(node) <= SMALL, WORK_NONE };
+        case GGML_OP_GET_ROWS: return (struct kind) { true, size_of(node) <= SMALL, WORK_NONE };
         case GGML_OP_CPY:
         case GGML_OP_CONT:
-            return (struct use) { node->src[0]->type == GGML_TYPE_F32 && is_float(node),
+            return (struct kind) { node->src[0]->type == GGML_TYPE_F32 && is_float(node),
                 size_of(node) <= SMALL, WORK_NONE };
         case GGML_OP_SHORT_CONV: {
             // the work of thread 0 alone is at the beginning of its part
             const bool is_alone = ggml_nelements(node) <= SMALL;
-            return (struct use) { true, is_alone, is_alone ? WORK_PRIVATE : WORK_SHARED };
+            return (struct kind) { true, is_alone, is_alone ? WORK_PRIVATE : WORK_SHARED };
         }
         case GGML_OP_HOUSEHOLDER_SCAN:
-        case GGML_OP_SIGNED_SCAN: return (struct use) { true, false, WORK_SHARED };
+        case GGML_OP_SIGNED_SCAN: return (struct kind) { true, false, WORK_SHARED };
         case GGML_OP_MUL_MAT:
-            return (struct use) { true, false, is_private ? WORK_PRIVATE : WORK_SHARED };
-        default: return (struct use) { false, false, WORK_SHARED };
+            return (struct kind) { true, false, is_private ? WORK_PRIVATE : WORK_SHARED };
+        default: return (struct kind) { false, false, WORK_SHARED };
     }
 }
-
-//
-// Bytes in use
-//
-
-struct range {
-    uintptr_t begin, end;
-};
-
-enum { MAX_RANGES = 64 };
-
-struct ranges {
-    struct range at[MAX_RANGES];
-    int          n;
-};
 
 static struct range bytes_of(const struct ggml_tensor * t) {
     return (struct range) { (uintptr_t) t->data, (uintptr_t) t->data + ggml_nbytes(t) };
-}
-
-static bool overlaps(const struct ranges * list, struct range b) {
-    for (int i = 0; i < list->n; ++i) {
-        if (b.begin < list->at[i].end && list->at[i].begin < b.end) {
-            return true;
-        }
-    }
-    return false;
 }
 
 static bool is_weight(const struct ggml_tensor * t) {
@@ -120,65 +107,52 @@ static bool is_weight(const struct ggml_tensor * t) {
            ggml_backend_buffer_get_usage(base->buffer) == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
 }
 
-// What a node reads and writes.
-struct access {
-    struct range reads[GGML_MAX_SRC];
-    struct range writes[2];
-    int          n_reads, n_writes;
-};
-
-static struct access access_of(const struct ggml_tensor * node) {
-    struct access a        = { .n_reads = 0 };
-    a.writes[a.n_writes++] = bytes_of(node);
+static struct use use_of(const struct ggml_tensor * node, bool is_private) {
+    struct use u           = { .kind = kind_of(node, is_private) };
+    u.writes[u.n_writes++] = bytes_of(node);
     for (int i = 0; i < GGML_MAX_SRC; ++i) {
         const struct ggml_tensor * src = node->src[i];
         if (src == NULL || is_weight(src)) {
             continue; // nothing writes weights
         }
         if (i == SCAN_SRC_STATE && ggml_is_scan(node)) {
-            a.writes[a.n_writes++] = bytes_of(src);
+            u.writes[u.n_writes++] = bytes_of(src);
         } else {
-            a.reads[a.n_reads++] = bytes_of(src);
+            u.reads[u.n_reads++] = bytes_of(src);
         }
     }
-    return a;
+    return u;
 }
 
 //
 // Barriers
 //
 
-// What nodes since the last barrier use.
-struct in_use {
-    struct ranges reads, writes;
-    enum work     work;
-};
-
-static bool has_room(const struct in_use * u) {
-    return u->reads.n + GGML_MAX_SRC <= MAX_RANGES && u->writes.n + 2 <= MAX_RANGES;
-}
-
-// True if a node that reads and writes `a` must wait for nodes that use `u`.
-static bool conflicts(const struct in_use * u, const struct access * a) {
-    for (int i = 0; i < a->n_reads; ++i) {
-        if (overlaps(&u->writes, a->reads[i])) {
-            return true;
-        }
-    }
-    for (int i = 0; i < a->n_writes; ++i) {
-        if (overlaps(&u->writes, a->writes[i]) || overlaps(&u->reads, a->writes[i])) {
+static bool overlap(const struct range * a, int n_a, const struct range * b, int n_b) {
+    for (int i = 0; i < n_a * n_b; ++i) {
+        const struct range *x = &a[i / n_b], *y = &b[i % n_b];
+        if (x->begin < y->end && y->begin < x->end) {
             return true;
         }
     }
     return false;
 }
 
-static void add(struct in_use * u, const struct access * a, enum work work) {
-    memcpy(u->reads.at + u->reads.n, a->reads, (size_t) a->n_reads * sizeof(a->reads[0]));
-    memcpy(u->writes.at + u->writes.n, a->writes, (size_t) a->n_writes * sizeof(a->writes[0]));
-    u->reads.n += a->n_reads;
-    u->writes.n += a->n_writes;
-    u->work = work > u->work ? work : u->work;
+// True if a node must wait for an earlier one, because another thread may still be computing it.
+static bool must_wait(const struct use * node, const struct use * earlier) {
+    if (!node->kind.is_known || !earlier->kind.is_known) {
+        return true;
+    }
+    if (node->kind.work == WORK_SHARED && earlier->kind.work != WORK_NONE) {
+        return true;
+    }
+    if (node->kind.is_alone && earlier->kind.is_alone) {
+        return false;
+    }
+    return (node->kind.work == WORK_PRIVATE && earlier->kind.work == WORK_SHARED) ||
+           overlap(node->reads, node->n_reads, earlier->writes, earlier->n_writes) ||
+           overlap(node->writes, node->n_writes, earlier->writes, earlier->n_writes) ||
+           overlap(node->writes, node->n_writes, earlier->reads, earlier->n_reads);
 }
 
 // Private products between two barriers have row counters each, and those after the next barrier
@@ -186,25 +160,12 @@ static void add(struct in_use * u, const struct access * a, enum work work) {
 enum { MAX_PRODUCTS = 8 };
 
 struct planner {
-    struct in_use all, one;     // nodes of all threads, and of thread 0 alone
-    bool          is_unknown;   // the last node may use anything
-    bool          has_counters; // not before the first barrier: another graph may have used them
-    int           set;          // of counters
-    int           n_products;   // with counters, since the last barrier
+    struct use since[64]; // what the nodes since the last barrier need
+    int        n_since;
+    bool       has_counters; // not before the first barrier: another graph may have used them
+    int        set;          // of counters
+    int        n_products;   // with counters, since the last barrier
 };
-
-// True if another thread may be using what a node needs.
-static bool must_wait(const struct planner * p, const struct access * a, const struct use * use) {
-    if (!use->is_known || p->is_unknown || !has_room(&p->all) || !has_room(&p->one)) {
-        return true;
-    }
-    if (use->work == WORK_PRIVATE ? p->all.work == WORK_SHARED
-                                  : use->work == WORK_SHARED && (p->all.work != WORK_NONE ||
-                                                                        p->one.work != WORK_NONE)) {
-        return true;
-    }
-    return conflicts(&p->all, a) || (!use->is_alone && conflicts(&p->one, a));
-}
 
 static void plan_barrier(struct planner * p, struct plan_step * step) {
     step->barrier = true;
@@ -214,8 +175,7 @@ static void plan_barrier(struct planner * p, struct plan_step * step) {
     }
     p->n_products   = 0;
     p->has_counters = true;
-    p->all.reads.n = p->all.writes.n = p->one.reads.n = p->one.writes.n = 0;
-    p->all.work = p->one.work = WORK_NONE;
+    p->n_since      = 0;
 }
 
 // ggml may compute RMS_NORM and the MUL that follows at the same time, without a look at the second
@@ -243,16 +203,18 @@ static void plan_node(
                            (buffer == NULL || ggml_backend_buffer_is_host(buffer));
     }
     struct use use = use_of(node, step->is_private);
-    step->is_alone = use.is_alone;
+    step->is_alone = use.kind.is_alone;
     if (may_be_fused(graph, i, steps)) {
-        use.is_known = false;
+        use.kind.is_known = false;
     }
-    const struct access a = access_of(node);
-    if (must_wait(p, &a, &use)) {
+    bool wait = p->n_since == (int) (sizeof(p->since) / sizeof(p->since[0]));
+    for (int j = p->n_since - 1; j >= 0 && !wait; --j) {
+        wait = must_wait(&use, &p->since[j]);
+    }
+    if (wait) {
         plan_barrier(p, step);
     }
-    add(use.is_alone ? &p->one : &p->all, &a, use.work);
-    p->is_unknown = !use.is_known;
+    p->since[p->n_since++] = use;
     if (step->is_private && p->has_counters && p->n_products < MAX_PRODUCTS) {
         step->counters = (int8_t) (p->set * MAX_PRODUCTS + p->n_products++);
     }
@@ -312,7 +274,7 @@ struct ggml_cplan ggml_lrnn_cpu_plan_graph(struct ggml_lrnn_cpu_plan ** kept,
     if (plan == NULL || !reserve(plan, graph->n_nodes, cplan.n_threads)) {
         return cplan;
     }
-    struct planner planner = { .is_unknown = false };
+    struct planner planner = { .n_since = 0 };
     for (int i = 0; i < graph->n_nodes; ++i) {
         plan_node(&planner, graph, i, plan->steps);
     }

@@ -304,26 +304,6 @@ static void unpack_iq4_xs(const char * const p[HEIGHT], int v, struct row_block 
 }
 #    endif
 
-// Block b
-static void unpack(const struct strip * s, int64_t b, struct row_block * out) {
-    const enum ggml_type type   = s->part->type;
-    const int64_t        offset = b * (int64_t) ggml_type_size(type);
-    for (int v = 0; v < VECS; ++v) {
-        const char * rows[HEIGHT];
-        for (int r = 0; r < HEIGHT; ++r) {
-            rows[r] = s->rows[v * HEIGHT + r] + offset;
-        }
-        switch (type) {
-            case GGML_TYPE_Q6_K: unpack_q6_k(rows, v, out); break;
-            case GGML_TYPE_Q5_K: unpack_q5_k(rows, v, out); break;
-#    if PRODUCT_VNNI
-            case GGML_TYPE_IQ4_XS: unpack_iq4_xs(rows, v, out); break;
-#    endif
-            default: unpack_q4_k(rows, v, out); break;
-        }
-    }
-}
-
 //
 // Products
 //
@@ -412,17 +392,43 @@ MULTIPLY(tile_q6_k, GGML_TYPE_Q6_K)
 MULTIPLY(tile_iq4_xs, GGML_TYPE_IQ4_XS)
 #    endif
 
+// How a type is unpacked and multiplied.
+struct k_type {
+    void (*unpack)(const char * const p[HEIGHT], int v, struct row_block * out);
+    void (*multiply)(
+            const struct row_block * w, const struct column_block * x, int64_t n, rows_f * sums);
+};
+
+static struct k_type k_type_of(enum ggml_type type) {
+    switch (type) {
+        case GGML_TYPE_Q6_K: return (struct k_type) { unpack_q6_k, tile_q6_k };
+        case GGML_TYPE_Q5_K: return (struct k_type) { unpack_q5_k, tile_q5_k };
+#    if PRODUCT_VNNI
+        case GGML_TYPE_IQ4_XS: return (struct k_type) { unpack_iq4_xs, tile_iq4_xs };
+#    endif
+        default: return (struct k_type) { unpack_q4_k, tile_q4_k };
+    }
+}
+
 static void multiply_strip(const struct strip * s) {
     const struct product_part * p = s->part;
     struct row_block            w;
     rows_f                      sums[WIDTH * VECS];
     memset(sums, 0, (size_t) p->n_columns * VECS * sizeof(rows_f));
-    const int64_t size = VECS * HEIGHT * (int64_t) ggml_type_size(p->type); // of a block of a strip
-    const int64_t tiles = (p->n_columns + COLUMNS - 1) / COLUMNS;
+    const struct k_type type       = k_type_of(p->type);
+    const int64_t       block_size = (int64_t) ggml_type_size(p->type);
+    const int64_t       size       = VECS * HEIGHT * block_size; // of a block of all rows
+    const int64_t       tiles      = (p->n_columns + COLUMNS - 1) / COLUMNS;
     for (int64_t b = 0; b < p->K / QK_K; ++b) {
         const struct column_block * x =
                 (const struct column_block *) (const void *) p->columns + b * p->C + p->first;
-        unpack(s, b, &w);
+        for (int v = 0; v < VECS; ++v) {
+            const char * rows[HEIGHT];
+            for (int r = 0; r < HEIGHT; ++r) {
+                rows[r] = s->rows[v * HEIGHT + r] + b * block_size;
+            }
+            type.unpack(rows, v, &w);
+        }
         for (int64_t i = 0; i < tiles; ++i) {
             const int64_t c = i * COLUMNS;
             const int64_t n = p->n_columns - c < COLUMNS ? p->n_columns - c : COLUMNS;
@@ -430,14 +436,7 @@ static void multiply_strip(const struct strip * s) {
                     s->next != NULL && j < size * (i + 1) / tiles; j += 64) {
                 _mm_prefetch(s->next + b * size + j, _MM_HINT_T1);
             }
-            switch (p->type) {
-                case GGML_TYPE_Q6_K: tile_q6_k(&w, x + c, n, sums + c * VECS); break;
-                case GGML_TYPE_Q5_K: tile_q5_k(&w, x + c, n, sums + c * VECS); break;
-#    if PRODUCT_VNNI
-                case GGML_TYPE_IQ4_XS: tile_iq4_xs(&w, x + c, n, sums + c * VECS); break;
-#    endif
-                default: tile_q4_k(&w, x + c, n, sums + c * VECS); break;
-            }
+            type.multiply(&w, x + c, n, sums + c * VECS);
         }
     }
     for (int64_t c = 0; c < p->n_columns; ++c) {

@@ -149,26 +149,8 @@ SIMD_INLINE void multiply_tile(const struct strip * s, struct row_part * rows, i
     }
 }
 
-static void multiply_q8_0(
-        const struct strip * s, struct row_part * rows, int64_t b0, int64_t n_blocks, int64_t c) {
-    if (c == 0) {
-        multiply_tile(s, rows, b0, n_blocks, 0, true, true);
-    } else {
-        multiply_tile(s, rows, b0, n_blocks, c, false, true);
-    }
-}
-
-static void multiply_q4_0(
-        const struct strip * s, struct row_part * rows, int64_t b0, int64_t n_blocks, int64_t c) {
-    if (c == 0) {
-        multiply_tile(s, rows, b0, n_blocks, 0, true, false);
-    } else {
-        multiply_tile(s, rows, b0, n_blocks, c, false, false);
-    }
-}
-
 // The factors of n blocks of a row, which begin with them: d[i][0]
-SIMD_INLINE void copy_factors_of(const char * row, int64_t n, int64_t size, uint16_t * d) {
+SIMD_INLINE void copy_factors(const char * row, int64_t n, int64_t size, uint16_t * d) {
     int64_t i = 0;
     for (; i + 8 <= n; i += 8, row += 8 * size, d += 8 * HEIGHT) {
 #    pragma GCC unroll 8
@@ -181,36 +163,32 @@ SIMD_INLINE void copy_factors_of(const char * row, int64_t n, int64_t size, uint
     }
 }
 
-static void copy_factors(const char * row, int64_t n, bool is_q8_0, uint16_t * d) {
-    if (is_q8_0) {
-        copy_factors_of(row, n, sizeof(block_q8_0), d);
-    } else {
-        copy_factors_of(row, n, sizeof(block_q4_0), d);
-    }
-}
-
-static void multiply_strip(const struct strip * s) {
-    const bool      is_q8_0  = s->part->type == GGML_TYPE_Q8_0;
-    const size_t    size     = is_q8_0 ? sizeof(block_q8_0) : sizeof(block_q4_0);
+SIMD_INLINE void multiply_strip(const struct strip * s, bool is_q8_0) {
+    const int64_t   size     = is_q8_0 ? sizeof(block_q8_0) : sizeof(block_q4_0);
     const int64_t   n_blocks = s->part->K / QK;
     struct row_part rows;
     for (int64_t b = 0; b < n_blocks; b += PART) {
         const int64_t n = n_blocks - b < PART ? n_blocks - b : PART;
         for (int r = 0; r < HEIGHT; ++r) {
-            copy_factors(s->rows[r] + b * (int64_t) size, n, is_q8_0, &rows.d[0][r]);
+            copy_factors(s->rows[r] + b * size, n, size, &rows.d[0][r]);
         }
-        for (int64_t c = 0; c < s->part->n_columns; c += COLUMNS) {
-            if (is_q8_0) {
-                multiply_q8_0(s, &rows, b, n, c);
-            } else {
-                multiply_q4_0(s, &rows, b, n, c);
-            }
+        multiply_tile(s, &rows, b, n, 0, true, is_q8_0);
+        for (int64_t c = COLUMNS; c < s->part->n_columns; c += COLUMNS) {
+            multiply_tile(s, &rows, b, n, c, false, is_q8_0);
         }
     }
 }
 
+static void multiply_q8_0(const struct strip * s) {
+    multiply_strip(s, true);
+}
+
+static void multiply_q4_0(const struct strip * s) {
+    multiply_strip(s, false);
+}
+
 static void multiply(const struct product_part * part) {
-    multiply_strips(part, HEIGHT, multiply_strip);
+    multiply_strips(part, HEIGHT, part->type == GGML_TYPE_Q8_0 ? multiply_q8_0 : multiply_q4_0);
 }
 
 static bool supports(const struct ggml_tensor * dst) {
