@@ -1,7 +1,7 @@
 #pragma once
 
-// Shared by the builders and all backends: the sources and parameters of a scan node. Functions with
-// GGML_API are exported for the backends; no header with them is installed.
+// Shared by the builders and all backends: the sources and parameters of a scan node. Functions
+// with GGML_API are exported for the backends; no header with them is installed.
 
 #include "lrnn-ops.h"
 

@@ -10,8 +10,8 @@
 // Small nodes belong to thread 0 alone. Among them no thread waits; the others go ahead to the next
 // node that needs a barrier.
 //
-// All of this depends on the graph only, and so does the kernel of a product. It is planned once and
-// kept as long as the graph stays the same. Results are bit-identical: a node computes the same
+// All of this depends on the graph only, and so does the kernel of a product. It is planned once
+// and kept as long as the graph stays the same. Results are bit-identical: a node computes the same
 // numbers on any number of threads.
 
 #include "barriers.h"
@@ -179,7 +179,8 @@ static void plan_barrier(struct planner * p, struct plan_step * step) {
 }
 
 // ggml may compute RMS_NORM and the MUL that follows at the same time, without a look at the second
-// node, so there is a barrier before, between and after them. It does not do that on thread 0 alone.
+// node, so there is a barrier before, between and after them. It does not do that on thread 0
+// alone.
 static bool may_be_fused(const struct ggml_cgraph * graph, int i, const struct plan_step * steps) {
     const struct ggml_tensor * node = graph->nodes[i];
     return (node->op == GGML_OP_RMS_NORM && !steps[i].is_alone) ||

@@ -86,8 +86,8 @@ static size_t prepared_size(const struct product * p) {
     return (size_t) (p->n_matrices * padded(p->C) * p->K) * sizeof(float);
 }
 
-// Columns c … c + VEC of matrix m of x → rows of a tile, which are `width` floats apart. Columns past
-// the end are zero.
+// Columns c … c + VEC of matrix m of x → rows of a tile, which are `width` floats apart. Columns
+// past the end are zero.
 static void pack_columns(
         const struct product * p, int64_t m, int64_t c, float * out, int64_t width) {
     const float * x[VEC];

@@ -1,5 +1,5 @@
-// Few columns and short rows that are not whole steps of product-rows-f32.c, such as the 48 weights of
-// a row of Mamba's steps Δ.
+// Few columns and short rows that are not whole steps of product-rows-f32.c, such as the 48 weights
+// of a row of Mamba's steps Δ.
 //
 //     y[r, c] = Σ_k w[r, k] x[k, c]        w [K, R], F32 or F16; x [K, C] and y [R, C], F32
 //

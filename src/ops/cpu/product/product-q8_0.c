@@ -75,8 +75,8 @@ SIMD_INLINE void unpack(const char * const rows[], int64_t b, bool is_q8_0, rows
     }
 }
 
-// y[.., c] (+)= Σ_b … for blocks b0 … b0 + n_blocks and n columns from column c0 of the part on. The
-// first tile of columns unpacks the weights and keeps them for the others.
+// y[.., c] (+)= Σ_b … for blocks b0 … b0 + n_blocks and n columns from column c0 of the part on.
+// The first tile of columns unpacks the weights and keeps them for the others.
 SIMD_INLINE void multiply_columns(const struct strip * s, struct row_part * rows, int64_t b0,
         int64_t n_blocks, int64_t c0, int n, bool first, bool is_q8_0) {
     const struct product_part * p    = s->part;

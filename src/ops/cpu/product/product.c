@@ -1,14 +1,14 @@
 // Matrix products on the CPU: which kernel computes a product, and how threads divide it.
 //
-//     y[r, c] = Σ_k w[r, k] x[k, c]        w [K, R, ..], of any type; x [K, C, ..], y [R, C, ..], F32
+//     y[r, c] = Σ_k w[r, k] x[k, c]        w [K, R], of any type; x [K, C] and y [R, C], F32
 //
-// First, the columns are prepared for the kernel: rounded, transposed, or nothing. With few numbers in
-// x each thread does that for itself and then takes slices of rows from a queue, without a barrier.
-// With more, the threads divide the columns, wait for each other, and take slices of rows and columns
-// from a common counter.
+// First, the columns are prepared for the kernel: rounded, transposed, or nothing. With few numbers
+// in x each thread does that for itself and then takes slices of rows from a queue, without a
+// barrier. With more, the threads divide the columns, wait for each other, and take slices of rows
+// and columns from a common counter.
 //
-// A kernel computes an element in the same order in any case, so it depends neither on the number of
-// threads nor on the other columns.
+// A kernel computes an element in the same order in any case, so it depends neither on the number
+// of threads nor on the other columns.
 
 #include "product.h"
 
@@ -26,8 +26,9 @@ static bool supports_any(const struct ggml_tensor * dst) {
     return true;
 }
 
-// Types whose kernel in ggml is faster than F32 on this CPU, though it rounds x to 8 bits (to BF16 if
-// the weights are). With VNNI, an instruction adds four times as many products of bytes as of floats.
+// Types whose kernel in ggml is faster than F32 on this CPU, though it rounds x to 8 bits (to BF16
+// if the weights are). With VNNI, an instruction adds four times as many products of bytes as of
+// floats.
 static const struct product_kernel product_ggml = {
     .name  = "ggml",
     .types = 0
@@ -190,10 +191,9 @@ static void multiply_private(const struct product_kernel * kernel, const struct 
     prepare(kernel, p, columns, 0, 1);
     for (int64_t slice; row_queue_next(&queue, &slice);) {
         for (int64_t m = 0; m < p->n_matrices; ++m) {
+            const int64_t       next = queue.next * rows * (int64_t) p->w->nb[1];
             struct product_part part = part_of(kernel, p, columns, m, slice * rows, rows, 0, p->C);
-            part.next                = queue.next < 0
-                                               ? NULL
-                                               : matrix_of(p, m) + queue.next * rows * (int64_t) p->w->nb[1];
+            part.next                = queue.next < 0 ? NULL : matrix_of(p, m) + next;
             kernel->multiply(&part);
         }
     }

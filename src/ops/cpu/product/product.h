@@ -2,16 +2,16 @@
 
 // Matrix products on the CPU.
 //
-//     y[r, c] = Σ_k w[r, k] x[k, c]        w [K, R, ..], of any type; x [K, C, ..], y [R, C, ..], F32
+//     y[r, c] = Σ_k w[r, k] x[k, c]        w [K, R], of any type; x [K, C] and y [R, C], F32
 //
-// A kernel multiplies some rows of one matrix with some columns. Its description says which products
-// it can compute and how it divides them; product.c chooses the first one of a table and runs it on
-// all threads. No kernel looks at a node of a graph while it multiplies: what it gets is a part.
-// Products with a matrix per column, of which a list of columns belongs to each matrix
+// A kernel multiplies some rows of one matrix with some columns. Its description says which
+// products it can compute and how it divides them; product.c chooses the first one of a table and
+// runs it on all threads. No kernel looks at a node of a graph while it multiplies: what it gets is
+// a part. Products with a matrix per column, of which a list of columns belongs to each matrix
 // (GGML_OP_MUL_MAT_ID), can call the kernels in the same way.
 //
-// Words: a strip is the rows that a kernel multiplies together, a slice the rows that a thread takes
-// at once.
+// Words: a strip is the rows that a kernel multiplies together, a slice the rows that a thread
+// takes at once.
 
 #include "lrnn-ops.h"
 #include "product-limits.h"
@@ -75,8 +75,8 @@ struct product_kernel {
     uint64_t     types; // of w: bits 1 << GGML_TYPE_…
     bool (*supports)(const struct ggml_tensor * dst);
 
-    // How the columns are prepared; all fields may be 0, for a kernel that reads x. Either a column is
-    // rounded block by block, or `prepare` writes share i of n of all columns, of all matrices.
+    // How the columns are prepared; all fields may be 0, for a kernel that reads x. Either a column
+    // is rounded block by block, or `prepare` writes share i of n of all columns, of all matrices.
     int64_t block;      // numbers of a block of a column
     size_t  block_size; // bytes of a rounded block
     bool    by_block;   // block b of all columns, then block b + 1, …; otherwise column by column
@@ -85,8 +85,8 @@ struct product_kernel {
     size_t (*prepared_size)(const struct product * p);
     void (*prepare)(const struct product * p, char * out, int64_t i, int64_t n);
 
-    // Up to this many numbers of x, every thread prepares all columns for itself. That is cheaper than a
-    // barrier.
+    // Up to this many numbers of x, every thread prepares all columns for itself. That is cheaper
+    // than a barrier.
     int64_t private_max;
 
     int64_t height;         // rows of a strip

@@ -2,9 +2,9 @@
 
 // Slices of the rows of a matrix, divided among threads by work stealing.
 //
-// Each thread owns a range of slices. A thread that has finished its own range takes slices from the
-// ends of the others'. So nobody waits long for a thread that started late, because it had small
-// nodes to compute or its core has other work.
+// Each thread owns a range of slices. A thread that has finished its own range takes slices from
+// the ends of the others'. So nobody waits long for a thread that started late, because it had
+// small nodes to compute or its core has other work.
 //
 // A counter for each thread holds the number of slices taken from the beginning of its range, by
 // itself, and, in the upper 32 bits, from the end, by others. Results do not depend on which thread
