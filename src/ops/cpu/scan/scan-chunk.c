@@ -374,8 +374,8 @@ typedef void (*sweep_fn)(float * S, int64_t d_k, int64_t row, const struct pendi
 #define SWEEP(p_, gate_, k_, q_)                                                                   \
     static void sweep_##p_##_##gate_##_##k_##_##q_(float * S, int64_t d_k, int64_t row,            \
             const struct pending * pend, const float * k, const float * q, struct sums * sums,     \
-            const struct tile_prefetch * prefetch) { \
-        sweep_rows(S, d_k, row, p_, gate_, pend, (k_) * CHUNK, k, q_, q, sums, prefetch); \
+            const struct tile_prefetch * prefetch) {                                               \
+        sweep_rows(S, d_k, row, p_, gate_, pend, (k_) * CHUNK, k, q_, q, sums, prefetch);          \
     }
 #define SWEEP_NAME(p_, gate_, k_, q_) sweep_##p_##_##gate_##_##k_##_##q_,
 
