@@ -456,11 +456,11 @@ glue_edit(cpu-barrier-wait src/ggml-cpu/ggml-cpu.c 1 replace
 [[
     int n_spins = 0;
     while (atomic_load_explicit(&tp->n_barrier_passed, memory_order_relaxed) == n_passed) {
-        ggml_lrnn_cpu_wait(&n_spins, order);
+        ggml_lrnn_cpu_wait(&n_spins, thread);
     }
 ]])
 
-glue_edit(cpu-barrier-order src/ggml-cpu/ggml-cpu.c 1 replace
+glue_edit(cpu-barrier-thread src/ggml-cpu/ggml-cpu.c 1 replace
 [[
 void ggml_barrier(struct ggml_threadpool * tp) {
 ]]
@@ -469,18 +469,18 @@ void ggml_barrier(struct ggml_threadpool * tp) {
     ggml_lrnn_cpu_barrier(tp, NULL);
 }
 
-void ggml_lrnn_cpu_barrier(struct ggml_threadpool * tp, struct ggml_lrnn_cpu_order * order) {
+void ggml_lrnn_cpu_barrier(struct ggml_threadpool * tp, struct ggml_lrnn_cpu_thread * thread) {
 ]])
 
-glue_edit(cpu-params-order src/ggml-cpu/ggml-cpu-impl.h 1 after
+glue_edit(cpu-params-thread src/ggml-cpu/ggml-cpu-impl.h 1 after
 [[
     // use reference implementation
     bool use_ref;
 ]]
 [[
 
-    // NULL: the threads wait for each other after every node
-    struct ggml_lrnn_cpu_order * order;
+    // of a planned graph; NULL: the threads wait for each other after every node
+    struct ggml_lrnn_cpu_thread * thread;
 ]])
 
 glue_edit(cpu-params-init src/ggml-cpu/ggml-cpu.c 1 after
@@ -488,29 +488,19 @@ glue_edit(cpu-params-init src/ggml-cpu/ggml-cpu.c 1 after
         /*.use_ref    =*/ cplan->use_ref,
 ]]
 [[
-        /*.order      =*/ NULL,
+        /*.thread     =*/ NULL,
 ]])
 
-glue_edit(cpu-shares src/ggml-cpu/ggml-cpu.c 1 before
-[[
-    struct ggml_compute_state * workers;   // per thread state
-]]
-[[
-    struct ggml_lrnn_cpu_shares GGML_CACHE_ALIGN shares;
-
-]])
-
-# Barriers only where a node needs them, and small nodes on one thread (src/ops/cpu/order.c). An
+# Barriers only where a node needs them, and small nodes on one thread (src/ops/cpu/barriers.c). An
 # abort callback needs all barriers: all threads must see the same node as the last one. So does
 # use_ref, for which ggml computes every node.
-glue_edit(cpu-order src/ggml-cpu/ggml-cpu.c 1 before
+glue_edit(cpu-begin src/ggml-cpu/ggml-cpu.c 1 before
 [[
     for (int node_n = 0; node_n < cgraph->n_nodes && atomic_load_explicit(&tp->abort]]
 [[
-    const bool is_ordered = cplan->abort_callback == NULL && !cplan->use_ref;
-    struct ggml_lrnn_cpu_order order;
-    ggml_lrnn_cpu_order_init(&order, cgraph, &params, &tp->shares);
-    params.order = is_ordered ? &order : NULL;
+    if (cplan->abort_callback == NULL && !cplan->use_ref) {
+        params.thread = ggml_lrnn_cpu_begin(cplan->lrnn_plan, &params);
+    }
 
 ]])
 
@@ -524,7 +514,8 @@ glue_edit(cpu-before-node src/ggml-cpu/ggml-cpu.c 1 replace
         }
 ]]
 [[
-        const bool alone = is_ordered && ggml_lrnn_cpu_before_node(&order, &params, node_n);
+        const bool alone = params.thread != NULL &&
+                           ggml_lrnn_cpu_before_node(params.thread, &params, node_n);
         if (alone && state->ith != 0) {
             continue;
         }
@@ -545,9 +536,48 @@ glue_edit(cpu-after-node src/ggml-cpu/ggml-cpu.c 1 replace
         }
 ]]
 [[
-        if (!is_ordered && node_n + 1 < cgraph->n_nodes) {
+        if (params.thread == NULL && node_n + 1 < cgraph->n_nodes) {
             ggml_barrier(state->threadpool);
         }
+]])
+
+# The plan of the last graph belongs to the backend, next to its work buffer.
+glue_edit(cpu-plan-field include/ggml-cpu.h 1 after
+[[
+        // use only reference implementations
+        bool use_ref;
+]]
+[[
+
+        // barriers; NULL: the threads wait for each other after every node
+        struct ggml_lrnn_cpu_plan * lrnn_plan;
+]])
+
+glue_edit(cpu-plan-kept src/ggml-cpu/ggml-cpu.cpp 1 after
+[[
+struct ggml_backend_cpu_context {
+]]
+[[
+    struct ggml_lrnn_cpu_plan * plan = NULL;
+
+]])
+
+glue_edit(cpu-plan src/ggml-cpu/ggml-cpu.cpp 1 replace
+[[
+    struct ggml_cplan cplan = ggml_graph_plan(cgraph, cpu_ctx->n_threads, cpu_ctx->threadpool);
+]]
+[[
+    struct ggml_cplan cplan = ggml_lrnn_cpu_plan_graph(
+        &cpu_ctx->plan, cgraph, cpu_ctx->n_threads, cpu_ctx->threadpool);
+]])
+
+glue_edit(cpu-plan-free src/ggml-cpu/ggml-cpu.cpp 1 before
+[[
+    delete[] cpu_ctx->work_data;
+    delete cpu_ctx;
+]]
+[[
+    ggml_lrnn_cpu_plan_free(cpu_ctx->plan);
 ]])
 
 glue_edit(cpu-device-include src/ggml-cpu/ggml-cpu.cpp 1 after

@@ -35,8 +35,8 @@ struct ggml_tensor * graph_product(
                         g->ctx, x, x->ne[0], 1, x->ne[1], x->nb[1], x->nb[1], 0)); // [out, 1, T]
         return ggml_reshape_2d(g->ctx, y, w->ne[1], x->ne[1]);
     }
-    struct ggml_tensor * y               = ggml_mul_mat(g->ctx, w, x);
-    y->op_params[GGML_MUL_MAT_BY_COLUMN] = by_column;
+    struct ggml_tensor * y                      = ggml_mul_mat(g->ctx, w, x);
+    y->op_params[LRNN_OP_PARAM_BATCH_INVARIANT] = by_column;
     return y;
 }
 

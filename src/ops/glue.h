@@ -16,6 +16,9 @@ extern "C" {
 
 struct ggml_cgraph;
 struct ggml_compute_params;
+struct ggml_cplan;
+struct ggml_lrnn_cpu_plan;   // of a graph: src/ops/cpu/barriers.h
+struct ggml_lrnn_cpu_thread; // one of its threads
 struct ggml_threadpool;
 
 // ggml-cpu: compute, number of threads, bytes of work buffer, and whether the op can run there. All
@@ -30,90 +33,36 @@ bool ggml_lrnn_cpu_supports_op(const struct ggml_tensor * op);
 bool ggml_lrnn_cpu_attention(const struct ggml_compute_params * params, struct ggml_tensor * op);
 size_t ggml_lrnn_cpu_attention_size(struct ggml_tensor * op, int n_threads);
 
-// ggml-cpu: matrix products with many columns, and some with few; false if ggml computes the
-// product. And its bytes of work buffer; 0 for other ops.
+// ggml-cpu: matrix products; false if ggml computes the product. And its bytes of work buffer; 0
+// for other ops.
 bool ggml_lrnn_cpu_mul_mat(const struct ggml_compute_params * params, struct ggml_tensor * dst);
 size_t ggml_lrnn_cpu_mul_mat_work_size(const struct ggml_tensor * dst, int n_threads);
-
-// True if each thread uses only its own part of the work buffer for a product and waits for no
-// other.
-bool ggml_lrnn_cpu_mul_mat_is_own(const struct ggml_tensor * dst);
-
-// The weights that thread ith of nth reads in such a product, if no other thread helps.
-void ggml_lrnn_cpu_mul_mat_share(
-        const struct ggml_tensor * dst, int ith, int nth, const char ** begin, const char ** end);
-
-// The part of the work buffer that belongs to a thread, in lines of the cache, and the size of a
-// buffer in which each of n threads has a part of `size` bytes.
-void * ggml_lrnn_cpu_own_work(const struct ggml_compute_params * params);
-size_t ggml_lrnn_cpu_own_work_size(size_t size, int n);
 
 // ggml-cpu: exp, sigmoid and softplus of contiguous tensors in F32; false for other activations.
 bool ggml_lrnn_cpu_unary(const struct ggml_compute_params * params, struct ggml_tensor * dst);
 
-// ggml-cpu: what the nodes since the last barrier use.
-enum { GGML_LRNN_CPU_MAX_BYTES = 64 };
+// ggml-cpu: ggml_graph_plan, and where the threads of the graph wait for each other. *plan is NULL
+// at first and keeps the plan of the last graph, which is not made again if the graph is the same.
+struct ggml_cplan ggml_lrnn_cpu_plan_graph(struct ggml_lrnn_cpu_plan ** plan,
+        const struct ggml_cgraph * graph, int n_threads, struct ggml_threadpool * threadpool);
+void ggml_lrnn_cpu_plan_free(struct ggml_lrnn_cpu_plan * plan);
 
-struct ggml_lrnn_cpu_bytes { // ranges of addresses
-    uintptr_t begin[GGML_LRNN_CPU_MAX_BYTES], end[GGML_LRNN_CPU_MAX_BYTES];
-    int       n;
-};
+// ggml-cpu: a thread begins to compute a planned graph. NULL if `plan` is.
+struct ggml_lrnn_cpu_thread * ggml_lrnn_cpu_begin(
+        struct ggml_lrnn_cpu_plan * plan, const struct ggml_compute_params * params);
 
-struct ggml_lrnn_cpu_use {
-    struct ggml_lrnn_cpu_bytes reads, writes;
-    int                        work; // enum work of order.c
-};
-
-// ggml-cpu: how much of the rows of a product each thread has taken (src/ops/cpu/share.h). Products
-// between two barriers have a counter each, and those after the next barrier others.
-enum { GGML_LRNN_CPU_MAX_PRODUCTS = 8, GGML_LRNN_CPU_MAX_THREADS = 16 };
-
-struct ggml_lrnn_cpu_taken {
-    uint64_t n;
-    char     line[64 - sizeof(uint64_t)]; // threads do not write to the same line of the cache
-};
-
-struct ggml_lrnn_cpu_shares {
-    struct ggml_lrnn_cpu_taken taken[2][GGML_LRNN_CPU_MAX_PRODUCTS][GGML_LRNN_CPU_MAX_THREADS];
-};
-
-// ggml-cpu: weights that a thread fetches while it waits (src/ops/cpu/fetch-ahead.c).
-struct ggml_lrnn_cpu_ahead {
-    int          node; // the product they belong to
-    const char * at;   // what comes next
-    const char * end;
-    int64_t      n_bytes; // that may still be fetched
-};
-
-// ggml-cpu: a graph as one of its threads sees it.
-struct ggml_lrnn_cpu_order {
-    const struct ggml_cgraph *    graph;
-    int                           ith, nth;
-    struct ggml_lrnn_cpu_shares * shares; // of all threads
-
-    struct ggml_lrnn_cpu_use     all, one;      // nodes of all threads, and of thread 0 alone
-    bool                         is_unknown;    // the last node may use anything
-    int                          n_waits;       // barriers so far
-    int                          n_products[2]; // counters in use, of each set
-    struct ggml_lrnn_cpu_taken * taken; // of the present product, for each thread; may be NULL
-    struct ggml_lrnn_cpu_ahead   ahead;
-};
-
-void ggml_lrnn_cpu_order_init(struct ggml_lrnn_cpu_order * order, const struct ggml_cgraph * graph,
-        const struct ggml_compute_params * params, struct ggml_lrnn_cpu_shares * shares);
-
-// ggml-cpu: called by every thread before node `i`. Waits for the other threads if the node needs
-// it. True: thread 0 computes the node alone, as if it were the only thread.
+// ggml-cpu: called by every thread before node i. Waits for the other threads if the node needs it.
+// True: thread 0 computes the node alone, as if it were the only thread.
 bool ggml_lrnn_cpu_before_node(
-        struct ggml_lrnn_cpu_order * order, const struct ggml_compute_params * params, int i);
+        struct ggml_lrnn_cpu_thread * thread, const struct ggml_compute_params * params, int i);
 
 // ggml-cpu: called again and again by a thread that waits for the others at a barrier. Fetches
-// weights that it will need, if `order` is not NULL; then spins for about 50 microseconds; then
+// weights that it will need, if `thread` is not NULL; then spins for about 50 microseconds; then
 // yields its core each time. *n_spins is 0 at first.
-void ggml_lrnn_cpu_wait(int * n_spins, struct ggml_lrnn_cpu_order * order);
+void ggml_lrnn_cpu_wait(int * n_spins, struct ggml_lrnn_cpu_thread * thread);
 
 // ggml-cpu: ggml_barrier with weights to fetch. The glue defines it.
-void ggml_lrnn_cpu_barrier(struct ggml_threadpool * tp, struct ggml_lrnn_cpu_order * order);
+void ggml_lrnn_cpu_barrier(struct ggml_threadpool * tp, struct ggml_lrnn_cpu_thread * thread);
 
 // ggml-rpc, server: checks of what a client sends. If one returns false, the server drops the
 // client.

@@ -68,7 +68,7 @@ GGML_API bool ggml_is_scan(const struct ggml_tensor * op);
 
 // Element of the op_params of a GGML_OP_MUL_MAT. 1: a column of the result must not depend on the
 // number of columns, so the CPU kernel in F32, for many columns, is not used.
-enum { GGML_MUL_MAT_BY_COLUMN = 2 };
+enum { LRNN_OP_PARAM_BATCH_INVARIANT = 2 };
 
 // The kernel that computes a scan.
 enum ggml_scan_path {

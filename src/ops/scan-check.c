@@ -19,7 +19,7 @@
 static struct ggml_tensor * rebuild(
         struct ggml_context * ctx, const struct ggml_tensor * op, struct lrnn_error * err) {
     struct ggml_tensor * const * src = op->src;
-    const struct scan_params     p   = scan_params_get(op);
+    const struct scan_params     p   = ggml_scan_params_get(op);
 
     if (op->op == GGML_OP_HOUSEHOLDER_SCAN) {
         const struct ggml_householder_scan_args args = {
@@ -74,7 +74,7 @@ static struct ggml_tensor * rebuild(
 }
 
 bool ggml_scan_check_node(const struct ggml_tensor * op, struct lrnn_error * err) {
-    const struct scan_params p = scan_params_get(op);
+    const struct scan_params p = ggml_scan_params_get(op);
     if (!ggml_is_scan(op) || p.path < GGML_SCAN_PATH_AUTO || p.path > GGML_SCAN_PATH_REFERENCE ||
             p.form < GGML_SIGNED_SCAN_EXP || p.form > GGML_SIGNED_SCAN_TWO_EXP_M1) {
         scan_refuse(err, "op %s, path %d, form %d; expected a scan with a known path",
@@ -202,7 +202,7 @@ static const char * src_name(const struct ggml_tensor * op, int i) {
     if (op->op == GGML_OP_SHORT_CONV) {
         return conv[i];
     }
-    const int32_t kind = scan_params_get(op).kind; // the order of `gates` and `aux`
+    const int32_t kind = ggml_scan_params_get(op).kind; // the order of `gates` and `aux`
     return i == SIGNED_SRC_GATE ? gates[kind] : i == SIGNED_SRC_AUX ? aux[kind] : diagonal[i];
 }
 
@@ -211,14 +211,14 @@ static enum rows src_rows(const struct ggml_tensor * op, int i) {
         return i == CONV_SRC_X ? ROWS_CHANNELS : ROWS_PLAIN;
     }
     const bool constant = op->op == GGML_OP_SIGNED_SCAN && i == SIGNED_SRC_AUX &&
-                          scan_params_get(op).kind != SIGNED_SCAN_MLSTM;
+                          ggml_scan_params_get(op).kind != SIGNED_SCAN_MLSTM;
     return constant ? ROWS_PLAIN : ROWS_TOKENS;
 }
 
 bool ggml_scan_check_values(const struct ggml_tensor * op, int checks, struct lrnn_error * err) {
     const bool    householder = op->op == GGML_OP_HOUSEHOLDER_SCAN;
     const int32_t kind =
-            op->op == GGML_OP_SIGNED_SCAN ? scan_params_get(op).kind : SIGNED_SCAN_NONE;
+            op->op == GGML_OP_SIGNED_SCAN ? ggml_scan_params_get(op).kind : SIGNED_SCAN_NONE;
     const bool plain_gate = kind == SIGNED_SCAN_HEAD || kind == SIGNED_SCAN_CHANNEL;
     const bool finite     = (checks & GGML_SCAN_CHECK_FINITE) != 0;
 

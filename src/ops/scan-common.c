@@ -19,7 +19,7 @@ void scan_params_set(struct ggml_tensor * op, const struct scan_params * params)
     memcpy(op->op_params, params, sizeof(*params));
 }
 
-struct scan_params scan_params_get(const struct ggml_tensor * op) {
+struct scan_params ggml_scan_params_get(const struct ggml_tensor * op) {
     struct scan_params params;
     memcpy(&params, op->op_params, sizeof(params));
     return params;
@@ -30,7 +30,7 @@ bool ggml_is_scan(const struct ggml_tensor * op) {
            op->op == GGML_OP_SHORT_CONV;
 }
 
-struct scan_dims scan_dims_get(const struct ggml_tensor * op) {
+struct scan_dims ggml_scan_dims_get(const struct ggml_tensor * op) {
     const struct ggml_tensor * state = op->src[SCAN_SRC_STATE];
     const struct ggml_tensor * ids   = op->src[SCAN_SRC_IDS];
 
@@ -66,8 +66,8 @@ struct scan_dims scan_dims_get(const struct ggml_tensor * op) {
 // Sequences and slots
 //
 
-bool scan_seq_get(const struct ggml_tensor * op, int64_t s, struct scan_seq * seq) {
-    const struct scan_dims dims = scan_dims_get(op);
+bool ggml_scan_seq_get(const struct ggml_tensor * op, int64_t s, struct scan_seq * seq) {
+    const struct scan_dims dims = ggml_scan_dims_get(op);
     const int32_t *        id =
             (const int32_t *) op->src[SCAN_SRC_IDS]->data + s * (GGML_SCAN_SNAPS + dims.n_snap);
 

@@ -1,6 +1,7 @@
 #pragma once
 
-// Shared by the builders and all backends: the sources and parameters of a scan node.
+// Shared by the builders and all backends: the sources and parameters of a scan node. Functions
+// with GGML_API are exported for the backends; no header with them is installed.
 
 #include "lrnn-ops.h"
 
@@ -53,7 +54,7 @@ struct scan_params { // stored in op_params, at most 64 bytes
 };
 
 void scan_params_set(struct ggml_tensor * op, const struct scan_params * params);
-struct scan_params scan_params_get(const struct ggml_tensor * op);
+GGML_API struct scan_params ggml_scan_params_get(const struct ggml_tensor * op);
 
 // The sizes of a scan, taken from its sources.
 struct scan_dims {
@@ -67,7 +68,7 @@ struct scan_dims {
     int64_t head_size; // floats of one head in a slot
 };
 
-struct scan_dims scan_dims_get(const struct ggml_tensor * op);
+GGML_API struct scan_dims ggml_scan_dims_get(const struct ggml_tensor * op);
 
 // One sequence of a batch, as defined by the ids.
 struct scan_seq {
@@ -78,7 +79,7 @@ struct scan_seq {
 
 // Reads sequence s. Returns false if a slot or a token is out of range; such a sequence must not be
 // computed.
-bool scan_seq_get(const struct ggml_tensor * op, int64_t s, struct scan_seq * seq);
+GGML_API bool ggml_scan_seq_get(const struct ggml_tensor * op, int64_t s, struct scan_seq * seq);
 
 //
 // For the builders

@@ -239,8 +239,8 @@ static enum lrnn_transition name_signed(
 // Describes the state and the transition of a scan. Returns the name of its result.
 static const char * describe_scan(const struct ggml_tensor * op, struct lrnn_trace_event * event,
         const char * names[GGML_MAX_SRC]) {
-    const struct scan_params p = scan_params_get(op);
-    const struct scan_dims   d = scan_dims_get(op);
+    const struct scan_params p = ggml_scan_params_get(op);
+    const struct scan_dims   d = ggml_scan_dims_get(op);
     event->n_head              = d.n_head;
     event->d_k                 = d.d_k;
     event->d_v                 = d.d_v;

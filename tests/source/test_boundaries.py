@@ -50,14 +50,28 @@ def public_functions(lrnn_h):
     return functions
 
 
-def test_library_exports_exactly_lrnn_h(config, public_functions):
+def exports(config, library):
     if not config["shared"]:
         pytest.skip("static libraries export everything")
-    out = subprocess.run(["nm", "-D", "--defined-only", config["liblrnn"]],
+    out = subprocess.run(["nm", "-D", "--defined-only", library],
                          check=True, capture_output=True, text=True).stdout
-    exported = {line.split()[-1] for line in out.splitlines()}
+    names = {line.split()[-1] for line in out.splitlines()}
     if config["sanitize"]:
-        exported = {name for name in exported if not name.startswith(("__asan", "__odr_asan"))}
+        names = {name for name in names if not name.startswith(("__asan", "__odr_asan"))}
+    return names
+
+
+def test_ggml_exports_no_private_function(config):
+    """The libraries of ggml with our ops export what stock ggml exports, and ggml_* of ours."""
+    stock = r"(ggml|gguf|quantize|dequantize)_\w+|iq[23]xs_(init|free)_impl|llamafile_sgemm|_Z.*"
+    for library in config["libggml"]:
+        names = exports(config, library)
+        assert any(name.startswith("ggml_") for name in names)
+        nothing({n for n in names if not re.fullmatch(stock, n)}, f"private exports of {library}")
+
+
+def test_library_exports_exactly_lrnn_h(config, public_functions):
+    exported = exports(config, config["liblrnn"])
     nothing(exported - public_functions, "exported, but not declared in lrnn.h")
     nothing(public_functions - exported, "declared in lrnn.h, but not exported")
 

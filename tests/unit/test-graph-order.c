@@ -1,7 +1,8 @@
 // Graphs on several threads give the bits of one thread. The graphs are random, in memory that is
 // reused as soon as it can be: nodes that read results of others, overwrite what others read, work
 // in place, share the work buffer, and write the states that others read. Most have too little work
-// for their threads, so that a missing barrier shows.
+// for their threads, so that a missing barrier shows. A scheduler gives a graph an id, by which its
+// plan is found again: other graphs and other numbers of threads need other plans.
 
 #include "ggml-alloc.h"
 #include "ggml-backend.h"
@@ -233,12 +234,18 @@ static void graph_make(struct graph * g, struct test_rng * rng, bool states) {
     ggml_gallocr_alloc_graph(g->alloc, g->nodes);
 }
 
-static void graph_compute(struct graph * g, ggml_backend_t cpu, int n_threads, float * y) {
+// sched may be NULL
+static void graph_compute(struct graph * g, ggml_backend_t cpu, ggml_backend_sched_t sched,
+        int n_threads, float * y) {
     for (int i = 0; i < N_MEMORIES; ++i) {
         ggml_backend_tensor_copy(g->first[i], g->state[i]);
     }
     ggml_backend_cpu_set_n_threads(cpu, n_threads);
-    ggml_backend_graph_compute(cpu, g->nodes);
+    if (sched != NULL) {
+        ggml_backend_sched_graph_compute(sched, g->nodes);
+    } else {
+        ggml_backend_graph_compute(cpu, g->nodes);
+    }
     ggml_backend_tensor_get(g->y, y, 0, ggml_nbytes(g->y));
 }
 
@@ -249,28 +256,79 @@ static void graph_free(struct graph * g) {
     ggml_free(g->leaf_ctx);
 }
 
+// Two graphs with the same number of nodes: products that do not depend on each other, and a chain.
+// The second one must not be computed with the barriers of the first one.
+static void test_another_graph(
+        struct test * t, ggml_backend_t cpu, ggml_backend_sched_t sched, struct test_rng * rng) {
+    enum { N_ROWS = 256, TOKENS = 9 };
+    struct ggml_context * leaf_ctx = context();
+    struct ggml_tensor *  w        = ggml_new_tensor_2d(leaf_ctx, GGML_TYPE_F32, N_ROWS, N_ROWS);
+    struct ggml_tensor *  x        = ggml_new_tensor_2d(leaf_ctx, GGML_TYPE_F32, N_ROWS, TOKENS);
+    ggml_backend_buffer_t leafs =
+            ggml_backend_alloc_ctx_tensors_from_buft(leaf_ctx, ggml_backend_cpu_buffer_type());
+    fill(w, rng, 1.0 / sqrt((double) N_ROWS));
+    fill(x, rng, 1.0);
+
+    float results[2][N_ROWS * TOKENS]; // of the chain on one and on two threads
+    for (int n_threads = 1; n_threads <= 2; ++n_threads) {
+        for (int is_chain = 0; is_chain < 2; ++is_chain) {
+            struct ggml_context * ctx   = context();
+            struct ggml_cgraph *  graph = ggml_new_graph(ctx);
+            struct ggml_tensor *  y     = x;
+            for (int i = 0; i < N_NODES; ++i) {
+                y = ggml_mul_mat(ctx, w, is_chain ? y : x);
+                ggml_build_forward_expand(graph, y);
+            }
+            ggml_set_output(y);
+            ggml_backend_cpu_set_n_threads(cpu, n_threads);
+            ggml_backend_sched_reset(sched);
+            ggml_backend_sched_alloc_graph(sched, graph);
+            ggml_backend_sched_graph_compute(sched, graph);
+            ggml_backend_tensor_get(y, results[n_threads - 1], 0, sizeof(results[0]));
+            ggml_free(ctx);
+        }
+    }
+    test_check(t, memcmp(results[0], results[1], sizeof(results[0])) == 0,
+            "a chain after products that do not depend on each other: different bits");
+    ggml_backend_buffer_free(leafs);
+    ggml_free(leaf_ctx);
+}
+
 int main(void) {
-    struct test     t   = { 0 };
-    struct test_rng rng = { 16 };
-    ggml_backend_t  cpu = ggml_backend_cpu_init();
+    struct test          t   = { 0 };
+    struct test_rng      rng = { 16 };
+    ggml_backend_t       cpu = ggml_backend_cpu_init();
+    ggml_backend_sched_t sched =
+            ggml_backend_sched_new(&cpu, NULL, 1, GGML_DEFAULT_GRAPH_SIZE, false, false);
     for (int i = 0; i < N_GRAPHS + N_STATES; ++i) {
         struct graph g;
         graph_make(&g, &rng, i >= N_GRAPHS);
         const size_t size = ggml_nbytes(g.y);
         float *      one = malloc(size), *many = malloc(size);
-        graph_compute(&g, cpu, 1, one);
+        graph_compute(&g, cpu, NULL, 1, one);
         test_check(&t, isfinite(one[0]), "graph %d: not finite", i);
         const int n_threads = i % 8 == 0 ? 3 : 2; // more than the cores of a small machine
         for (int j = 0; j < N_RUNS; ++j) {
-            graph_compute(&g, cpu, n_threads, many);
+            graph_compute(&g, cpu, NULL, n_threads, many);
             test_check(&t, memcmp(one, many, size) == 0,
                     "graph %d (width %d, %d tokens): %d threads and one thread give different bits",
                     i, (int) g.y->ne[0], (int) g.y->ne[1], n_threads);
+        }
+        ggml_backend_sched_reset(sched);
+        ggml_backend_sched_alloc_graph(sched, g.nodes);
+        for (int j = 0; j < 4; ++j) {
+            graph_compute(&g, cpu, sched, 1 + (j + 1) % 3, many); // 2, 3, 1 and 2 threads
+            test_check(&t, memcmp(one, many, size) == 0,
+                    "graph %d: call %d of a scheduler and one thread give different bits", i, j);
         }
         free(one);
         free(many);
         graph_free(&g);
     }
+    for (int i = 0; i < 8; ++i) {
+        test_another_graph(&t, cpu, sched, &rng);
+    }
+    ggml_backend_sched_free(sched);
     ggml_backend_free(cpu);
     return test_end(&t, "test-graph-order");
 }

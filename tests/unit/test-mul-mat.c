@@ -9,7 +9,7 @@
 #include "kit/check.h"
 #include "kit/nmse.h"
 #include "kit/tensors.h"
-#include "ops/cpu/mul-mat-weights.h"
+#include "ops/cpu/product/product-weights.h"
 #include "ops/glue.h"
 #include "ops/lrnn-ops.h"
 
@@ -279,7 +279,7 @@ static void test_alone(struct test * t) {
         problem_init(&p, type, &many, &rng);
         rng.state = 7;
         problem_init(&q, type, &one, &rng); // the same weights
-        p.y->op_params[GGML_MUL_MAT_BY_COLUMN] = many.C > 32;
+        p.y->op_params[LRNN_OP_PARAM_BATCH_INVARIANT] = many.C > 32;
 
         bool    done    = test_compute(&p.arena, p.y, 2);
         int64_t n_wrong = 0;

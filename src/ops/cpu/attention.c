@@ -6,9 +6,9 @@
 // than 2048 equal terms stops growing; with one in Q8_0 it rounds q to 8 bits; and its results
 // depend on the number of threads and of tokens in a call. Here all arithmetic is F32, and the rows
 // of the cache are visited in a fixed order: in tiles of TILE rows, which update a running maximum
-// and running sums, and in chunks of CHUNK rows, whose sums are combined in the order of the rows.
-// A query gives the same bits in any company, with any number of threads, and however many masked
-// rows follow.
+// and running sums, and in sections of SECTION rows, whose sums are combined in the order of the
+// rows. The result of a query does not depend on the others in its batch, on the number of threads,
+// or on masked rows that follow.
 
 #include "glue.h"
 #include "simd.h"
@@ -20,17 +20,17 @@
 #define GGML_COMMON_DECL_C
 #include "ggml-common.h"
 
-// Both products keep BLOCK queries × 4 keys, or BLOCK queries × 4 vectors of values, in registers:
-// 16 of 32 with AVX-512 and NEON, 8 of 16 with AVX2.
+// Both products keep TILE_Q queries × 4 keys, or TILE_Q queries × 4 vectors of values, in
+// registers: 16 of 32 with AVX-512 and NEON, 8 of 16 with AVX2.
 #if defined(__AVX512F__) || defined(__aarch64__)
-#    define BLOCK 4
+#    define TILE_Q 4
 #else
-#    define BLOCK 2
+#    define TILE_Q 2
 #endif
 
 enum {
     TILE    = 32,  // rows of the cache that are converted to F32 together
-    CHUNK   = 512, // rows of the cache whose sums are combined in their order
+    SECTION = 512, // rows of the cache whose sums are combined in their order
     QUERIES = 128, // most queries that share a tile
     FEW     = 32,  // queries of a head up to which threads share its rows instead
     ROWS    = 256, // queries of all heads that one thread computes together
@@ -45,7 +45,7 @@ struct attention {
     int64_t                   dk, dv;           // DK and DV, rounded up to whole lines
     int64_t                   k_stride;         // floats between two rows of queries or keys
     int64_t                   v_stride;         // floats between two rows of values or sums
-    int64_t                   n_chunks;
+    int64_t                   n_sections;
     float                     scale;
 };
 
@@ -60,8 +60,8 @@ struct work {          // of one thread
     float *     q;     // [ROWS, k_stride]
     float *     mask;  // [QUERIES, TILE], the same for all heads
     float *     p;     // [ROWS, TILE]
-    float *     lanes; // [ROWS, VEC], l of the chunk before the lanes are added
-    struct sums chunk, all;
+    float *     lanes; // [ROWS, VEC], l of the section before the lanes are added
+    struct sums section, all;
 };
 
 // What a thread computes: n queries, from i0 on, of each of n_head heads of the cache, from h0 on.
@@ -94,13 +94,13 @@ static struct sums sums_at(float ** at, int64_t v_stride) {
 // The parts of the memory at `*at`, which moves past them
 static struct work work_at(float ** at, int64_t k_stride, int64_t v_stride) {
     return (struct work) {
-        .tile  = take(at, TILE * (k_stride > v_stride ? k_stride : v_stride)),
-        .q     = take(at, ROWS * k_stride),
-        .mask  = take(at, QUERIES * TILE),
-        .p     = take(at, ROWS * TILE),
-        .lanes = take(at, ROWS * VEC),
-        .chunk = sums_at(at, v_stride),
-        .all   = sums_at(at, v_stride),
+        .tile    = take(at, TILE * (k_stride > v_stride ? k_stride : v_stride)),
+        .q       = take(at, ROWS * k_stride),
+        .mask    = take(at, QUERIES * TILE),
+        .p       = take(at, ROWS * TILE),
+        .lanes   = take(at, ROWS * VEC),
+        .section = sums_at(at, v_stride),
+        .all     = sums_at(at, v_stride),
     };
 }
 
@@ -170,19 +170,19 @@ static const ggml_fp16_t * mask_row(const struct attention * a, int64_t i, int64
     return (const ggml_fp16_t *) ((const char *) a->mask->data + i % a->n * a->mask->nb[1]) + first;
 }
 
-// hides [CHUNK / TILE]: what the tiles of chunk c hide from queries i0 .. i0 + n − 1. A tile that
-// is not whole hides some rows. All tiles are read at once, because the masks of two queries are
-// far from each other.
+// hides [SECTION / TILE]: what the tiles of section c hide from queries i0 .. i0 + n − 1. A tile
+// that is not whole hides some rows. All tiles are read at once, because the masks of two queries
+// are far from each other.
 static void read_mask(
         const struct attention * a, uint8_t * hides, int64_t i0, int64_t n, int64_t c) {
-    const int64_t rows   = a->mask->ne[0] - c * CHUNK;
-    const int64_t n_full = (rows < CHUNK ? rows : CHUNK) / TILE;
+    const int64_t rows   = a->mask->ne[0] - c * SECTION;
+    const int64_t n_full = (rows < SECTION ? rows : SECTION) / TILE;
     const vec_i   inf    = (vec_i) { 0 } + (int32_t) 0xfc00fc00; // −∞ in F16, twice
-    vec_i         any[CHUNK / TILE], shown[CHUNK / TILE];        // bits that are not 0, not −∞
+    vec_i         any[SECTION / TILE], shown[SECTION / TILE];    // bits that are not 0, not −∞
     memset(any, 0, sizeof(any));
     memset(shown, 0, sizeof(shown));
     for (int64_t i = i0; i < i0 + n; ++i) {
-        const ggml_fp16_t * row = mask_row(a, i, c * CHUNK);
+        const ggml_fp16_t * row = mask_row(a, i, c * SECTION);
         for (int64_t t = 0; t < n_full; ++t) {
             for (int j = 0; j < TILE; j += 2 * VEC) {
                 vec_i x;
@@ -192,7 +192,7 @@ static void read_mask(
             }
         }
     }
-    for (int64_t t = 0; t < CHUNK / TILE; ++t) {
+    for (int64_t t = 0; t < SECTION / TILE; ++t) {
         hides[t] = t >= n_full         ? HIDES_SOME
                    : is_zero(any[t])   ? HIDES_NOTHING
                    : is_zero(shown[t]) ? HIDES_ALL
@@ -216,14 +216,14 @@ static void load_mask(
 // Scores: p = q·k
 //
 
-// p [n, 4·BLOCK / n keys] = q·k for n queries, a divisor of BLOCK. Each product is a vector of sums
-// until the end, whose lanes are then added in a fixed order.
+// p [n, 4·TILE_Q / n keys] = q·k for n queries, a divisor of TILE_Q. Each product is a vector of
+// sums until the end, whose lanes are then added in a fixed order.
 SIMD_INLINE void dots(
         const float * q, int n, const float * k, int64_t stride, int64_t dk, float * p) {
-    const int keys = 4 * BLOCK / n;
-    vec       sum[4 * BLOCK]; // [keys, n]
+    const int keys = 4 * TILE_Q / n;
+    vec       sum[4 * TILE_Q]; // [keys, n]
 #pragma GCC unroll 16
-    for (int i = 0; i < 4 * BLOCK; ++i) {
+    for (int i = 0; i < 4 * TILE_Q; ++i) {
         sum[i] = (vec) { 0.0f };
     }
 #pragma GCC unroll 4
@@ -244,9 +244,9 @@ SIMD_INLINE void dots(
             }
         }
     }
-    float s[4 * BLOCK];
+    float s[4 * TILE_Q];
 #pragma GCC unroll 4
-    for (int i = 0; i < 4 * BLOCK; i += VEC) {
+    for (int i = 0; i < 4 * TILE_Q; i += VEC) {
         vec_sums(s + i, sum + i);
     }
 #pragma GCC unroll 4
@@ -258,18 +258,18 @@ SIMD_INLINE void dots(
 // The scores of one head.
 // - first: row of the work memory of the first of n queries
 static void scores(const struct attention * a, const struct work * w, int64_t first, int64_t n) {
-    for (int64_t row = 0; row < TILE; row += 4 * BLOCK) {
+    for (int64_t row = 0; row < TILE; row += 4 * TILE_Q) {
         const float * k = w->tile + row * a->k_stride;
         const float * q = w->q + first * a->k_stride;
         float *       p = w->p + first * TILE + row;
         int64_t       i = 0;
-        for (; i + BLOCK <= n; i += BLOCK, q += BLOCK * a->k_stride, p += BLOCK * TILE) {
+        for (; i + TILE_Q <= n; i += TILE_Q, q += TILE_Q * a->k_stride, p += TILE_Q * TILE) {
 #pragma GCC unroll 1
-            for (int64_t key = 0; key < 4 * BLOCK; key += 4) {
-                dots(q, BLOCK, k + key * a->k_stride, a->k_stride, a->dk, p + key);
+            for (int64_t key = 0; key < 4 * TILE_Q; key += 4) {
+                dots(q, TILE_Q, k + key * a->k_stride, a->k_stride, a->dk, p + key);
             }
         }
-#if BLOCK == 4
+#if TILE_Q == 4
         for (; i + 2 <= n; i += 2, q += 2 * a->k_stride, p += 2 * TILE) {
             dots(q, 2, k, a->k_stride, a->dk, p);
             dots(q, 2, k + 8 * a->k_stride, a->k_stride, a->dk, p + 8);
@@ -298,7 +298,7 @@ static void soft_max(
         const struct attention * a, const struct work * w, int64_t i, const float * mask) {
     float *   p     = w->p + i * TILE;
     const vec scale = vec_set1(a->scale);
-    vec       most  = vec_set1(w->chunk.m[i]);
+    vec       most  = vec_set1(w->section.m[i]);
     vec       x[TILE / VEC];
 #pragma GCC unroll 8
     for (int j = 0; j < TILE / VEC; ++j) {
@@ -310,8 +310,8 @@ static void soft_max(
         memset(p, 0, TILE * sizeof(*p));
         return;
     }
-    const float keep = m == w->chunk.m[i] ? 1.0f : expf(w->chunk.m[i] - m);
-    w->chunk.m[i]    = m;
+    const float keep = m == w->section.m[i] ? 1.0f : expf(w->section.m[i] - m);
+    w->section.m[i]  = m;
     vec sum          = vec_load(w->lanes + i * VEC) * vec_set1(keep);
 #pragma GCC unroll 8
     for (int j = 0; j < TILE / VEC; ++j) {
@@ -321,7 +321,7 @@ static void soft_max(
     }
     vec_store(w->lanes + i * VEC, sum);
     for (int64_t d = 0; keep != 1.0f && d < a->dv; d += VEC) {
-        float * o = w->chunk.o + i * a->v_stride + d;
+        float * o = w->section.o + i * a->v_stride + d;
         vec_store(o, vec_load(o) * vec_set1(keep));
     }
 }
@@ -329,7 +329,7 @@ static void soft_max(
 // o [n, m vectors] += p v, over the rows of a tile, for n queries
 SIMD_INLINE void add_rows(
         float * o, int64_t stride, const float * p, int n, const float * v, int m) {
-    vec sum[BLOCK][4];
+    vec sum[TILE_Q][4];
 #pragma GCC unroll 4
     for (int i = 0; i < n; ++i) {
 #pragma GCC unroll 4
@@ -365,8 +365,8 @@ SIMD_INLINE void add_rows(
 SIMD_INLINE void add_columns(
         float * o, int64_t stride, const float * p, int64_t n, const float * v, int m) {
     int64_t i = 0;
-    for (; i + BLOCK <= n; i += BLOCK, o += BLOCK * stride, p += BLOCK * TILE) {
-        add_rows(o, stride, p, BLOCK, v, m);
+    for (; i + TILE_Q <= n; i += TILE_Q, o += TILE_Q * stride, p += TILE_Q * TILE) {
+        add_rows(o, stride, p, TILE_Q, v, m);
     }
     for (; i < n; ++i, o += stride, p += TILE) {
         add_rows(o, stride, p, 1, v, m);
@@ -377,7 +377,7 @@ SIMD_INLINE void add_columns(
 // - first: row of the work memory of the first of n queries
 static void add_values(
         const struct attention * a, const struct work * w, int64_t first, int64_t n) {
-    float *       o = w->chunk.o + first * a->v_stride;
+    float *       o = w->section.o + first * a->v_stride;
     const float * p = w->p + first * TILE;
     int64_t       d = 0;
     for (; d + 4 * VEC <= a->dv; d += 4 * VEC) {
@@ -388,18 +388,18 @@ static void add_values(
     }
 }
 
-// The sums of the queries of an item over chunk c of their rows → w->chunk
-static void visit_chunk(
+// The sums of the queries of an item over section c of their rows → w->section
+static void visit_section(
         const struct attention * a, const struct work * w, const struct item * item, int64_t c) {
     const int64_t n = item->n, n_rows = item->n_head * n;
-    const int64_t end = a->k->ne[1] < (c + 1) * CHUNK ? a->k->ne[1] : (c + 1) * CHUNK;
-    sums_clear(&w->chunk, n_rows, a->v_stride);
+    const int64_t end = a->k->ne[1] < (c + 1) * SECTION ? a->k->ne[1] : (c + 1) * SECTION;
+    sums_clear(&w->section, n_rows, a->v_stride);
     memset(w->lanes, 0, (size_t) (n_rows * VEC) * sizeof(*w->lanes));
     static const float zeros[TILE] = { 0.0f };
-    uint8_t            hides[CHUNK / TILE];
+    uint8_t            hides[SECTION / TILE];
     read_mask(a, hides, item->i0, n, c);
-    for (int64_t first = c * CHUNK; first < end; first += TILE) {
-        const enum hides hidden = hides[first % CHUNK / TILE];
+    for (int64_t first = c * SECTION; first < end; first += TILE) {
+        const enum hides hidden = hides[first % SECTION / TILE];
         if (hidden == HIDES_ALL) {
             continue;
         }
@@ -420,12 +420,12 @@ static void visit_chunk(
     }
     for (int64_t i = 0; i < n_rows; ++i) {
         for (int j = 0; j < VEC; ++j) {
-            w->chunk.l[i] += w->lanes[i * VEC + j];
+            w->section.l[i] += w->lanes[i * VEC + j];
         }
     }
 }
 
-// Adds the sums (m, l, o [dv]) of a chunk to those of query i.
+// Adds the sums (m, l, o [dv]) of a section to those of query i.
 static void sums_add(const struct attention * a, const struct sums * s, int64_t i, float m, float l,
         const float * o) {
     if (m == -INFINITY) {
@@ -471,16 +471,17 @@ static void load_queries(
     }
 }
 
-// Many queries: an item takes all chunks.
+// Many queries: an item takes all sections.
 static void run_queries(
         const struct attention * a, const struct work * w, const struct item * item) {
     const int64_t n_rows = item->n_head * item->n;
     load_queries(a, w, item);
     sums_clear(&w->all, n_rows, a->v_stride);
-    for (int64_t c = 0; c < a->n_chunks; ++c) {
-        visit_chunk(a, w, item, c);
+    for (int64_t c = 0; c < a->n_sections; ++c) {
+        visit_section(a, w, item, c);
         for (int64_t i = 0; i < n_rows; ++i) {
-            sums_add(a, &w->all, i, w->chunk.m[i], w->chunk.l[i], w->chunk.o + i * a->v_stride);
+            sums_add(a, &w->all, i, w->section.m[i], w->section.l[i],
+                    w->section.o + i * a->v_stride);
         }
     }
     for (int64_t i = 0; i < n_rows; ++i) {
@@ -488,25 +489,25 @@ static void run_queries(
     }
 }
 
-// Few queries: an item takes all of them and one chunk. The sums of all chunks are stored,
+// Few queries: an item takes all of them and one section. The sums of all sections are stored,
 // (m, l, o) each, and combined later.
-static void run_chunk(const struct attention * a, const struct work * w, const struct item * item,
+static void run_section(const struct attention * a, const struct work * w, const struct item * item,
         int64_t c, float * stored) {
     load_queries(a, w, item);
-    visit_chunk(a, w, item, c);
+    visit_section(a, w, item, c);
     for (int64_t i = 0; i < item->n_head * item->n; ++i) { // n is n_i: rows are consecutive
-        float * to = stored + ((item->h0 * a->n_i + i) * a->n_chunks + c) * (a->dv + 2);
-        to[0]      = w->chunk.m[i];
-        to[1]      = w->chunk.l[i];
-        memcpy(to + 2, w->chunk.o + i * a->v_stride, (size_t) a->dv * sizeof(*to));
+        float * to = stored + ((item->h0 * a->n_i + i) * a->n_sections + c) * (a->dv + 2);
+        to[0]      = w->section.m[i];
+        to[1]      = w->section.l[i];
+        memcpy(to + 2, w->section.o + i * a->v_stride, (size_t) a->dv * sizeof(*to));
     }
 }
 
 static void combine(const struct attention * a, const struct work * w, int64_t h, int64_t i,
         const float * stored) {
-    const float * from = stored + (h * a->n_i + i) * a->n_chunks * (a->dv + 2);
+    const float * from = stored + (h * a->n_i + i) * a->n_sections * (a->dv + 2);
     sums_clear(&w->all, 1, a->v_stride);
-    for (int64_t c = 0; c < a->n_chunks; ++c, from += a->dv + 2) {
+    for (int64_t c = 0; c < a->n_sections; ++c, from += a->dv + 2) {
         sums_add(a, &w->all, 0, from[0], from[1], from + 2);
     }
     put_output(a, &w->all, 0, h, i);
@@ -534,18 +535,18 @@ static bool is_ours(const struct ggml_tensor * op) {
 static struct attention attention_of(struct ggml_tensor * op) {
     const struct ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2];
     struct attention          a = {
-                 .q        = q,
-                 .k        = k,
-                 .v        = v,
-                 .mask     = op->src[3],
-                 .dst      = op,
-                 .n        = q->ne[1],
-                 .n_i      = q->ne[1] * (q->ne[2] / k->ne[2]),
-                 .dk       = round_up(k->ne[0]),
-                 .dv       = round_up(v->ne[0]),
-                 .k_stride = stride_of(k->ne[0]),
-                 .v_stride = stride_of(v->ne[0]),
-                 .n_chunks = (k->ne[1] + CHUNK - 1) / CHUNK,
+                 .q          = q,
+                 .k          = k,
+                 .v          = v,
+                 .mask       = op->src[3],
+                 .dst        = op,
+                 .n          = q->ne[1],
+                 .n_i        = q->ne[1] * (q->ne[2] / k->ne[2]),
+                 .dk         = round_up(k->ne[0]),
+                 .dv         = round_up(v->ne[0]),
+                 .k_stride   = stride_of(k->ne[0]),
+                 .v_stride   = stride_of(v->ne[0]),
+                 .n_sections = (k->ne[1] + SECTION - 1) / SECTION,
     };
     memcpy(&a.scale, op->op_params, sizeof(a.scale));
     return a;
@@ -565,7 +566,7 @@ size_t ggml_lrnn_cpu_attention_size(struct ggml_tensor * op, int n_threads) {
     }
     const struct attention a      = attention_of(op);
     const int64_t          n      = n_threads * work_floats(a.k_stride, a.v_stride);
-    const int64_t          stored = a.k->ne[2] * a.n_i * a.n_chunks * (a.dv + 2);
+    const int64_t          stored = a.k->ne[2] * a.n_i * a.n_sections * (a.dv + 2);
     return (size_t) (LINE + n + (are_few(&a) ? stored : 0)) * sizeof(float);
 }
 
@@ -588,7 +589,7 @@ bool ggml_lrnn_cpu_attention(const struct ggml_compute_params * params, struct g
     while (n > FEW && n_head * ((a.n_i + n - 1) / n) < 4 * params->nth) {
         n /= 2;
     }
-    const int64_t n_parts = few ? a.n_chunks : (a.n_i + n - 1) / n;
+    const int64_t n_parts = few ? a.n_sections : (a.n_i + n - 1) / n;
     const int64_t most  = at_most(at_most(n_head * n_parts / (4 * params->nth), ROWS / n), n_head);
     const int64_t heads = most > 1 ? most : 1;
     const int64_t n_items = (n_head + heads - 1) / heads * n_parts;
@@ -604,7 +605,7 @@ bool ggml_lrnn_cpu_attention(const struct ggml_compute_params * params, struct g
         const int64_t     i0   = few ? 0 : part * n;
         const struct item item = { h0, at_most(heads, n_head - h0), i0, at_most(n, a.n_i - i0) };
         if (few) {
-            run_chunk(&a, &w, &item, part, stored);
+            run_section(&a, &w, &item, part, stored);
         } else {
             run_queries(&a, &w, &item);
         }

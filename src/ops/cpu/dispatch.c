@@ -1,7 +1,7 @@
 // The CPU side of the glue: calls the kernel of a node.
 
 #include "glue.h"
-#include "scan-cpu.h"
+#include "scan/scan-cpu.h"
 
 #include "ggml-backend.h"
 
@@ -19,7 +19,8 @@ void scan_fill_nan(
 }
 
 void ggml_lrnn_cpu_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst) {
-    const bool reference = params->use_ref || scan_params_get(dst).path == GGML_SCAN_PATH_REFERENCE;
+    const bool reference =
+            params->use_ref || ggml_scan_params_get(dst).path == GGML_SCAN_PATH_REFERENCE;
     switch (dst->op) {
         case GGML_OP_HOUSEHOLDER_SCAN:
             (reference ? householder_reference : householder_forward)(params, dst);

@@ -21,8 +21,8 @@ static inline int64_t chunk_factors(const struct scan_dims & dims, int form) {
 // The kernels for a node. can: the chunk kernels support it
 static inline struct path_choice chunk_choose(const struct ggml_tensor * op, bool can,
         enum path_kind kind, int form, const struct path_gpu & gpu) {
-    const struct scan_dims   dims = scan_dims_get(op);
-    const int                path = scan_params_get(op).path;
+    const struct scan_dims   dims = ggml_scan_dims_get(op);
+    const int                path = ggml_scan_params_get(op).path;
     const struct path_choice step = { true, false, 0 };
     if (!can || !gpu.tensor_cores) {
         return step;

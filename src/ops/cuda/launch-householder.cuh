@@ -58,7 +58,7 @@ static inline struct path_choice householder_choose(
     const enum path_kind kind    = form == CHUNK_RANK_ONE ? PATH_RANK_ONE
                                    : channel              ? PATH_DELTA_CHANNEL
                                                           : PATH_DELTA;
-    const bool           can = chunk_fits(scan_dims_get(op)) && (channel || form != CHUNK_RANK_ONE);
+    const bool can = chunk_fits(ggml_scan_dims_get(op)) && (channel || form != CHUNK_RANK_ONE);
     return chunk_choose(op, can, kind, form, gpu);
 }
 
@@ -66,7 +66,7 @@ static inline struct path_choice householder_choose(
 static inline int64_t householder_work_floats(
         const struct ggml_tensor * op, const struct path_gpu & gpu) {
     return householder_choose(op, gpu).chunk
-                   ? chunk_work_floats(scan_dims_get(op), householder_form(op),
+                   ? chunk_work_floats(ggml_scan_dims_get(op), householder_form(op),
                              householder_gate_has_channels(op))
                    : 0;
 }
@@ -76,7 +76,7 @@ template <typename Launch>
 static void launch_householder(const struct ggml_tensor * dst, const struct path_gpu & gpu,
         float * work, Launch && launch) {
     const struct path_choice   choice = householder_choose(dst, gpu);
-    const struct scan_dims     dims   = scan_dims_get(dst);
+    const struct scan_dims     dims   = ggml_scan_dims_get(dst);
     const struct ggml_tensor * gate   = dst->src[HOUSEHOLDER_SRC_GATE];
 
     householder_cuda_args args;
@@ -90,7 +90,7 @@ static void launch_householder(const struct ggml_tensor * dst, const struct path
     args.w          = cuda_rows_of(dst->src[HOUSEHOLDER_SRC_W], dims.n_head);
     args.n_h        = (int) dims.n_h;
     args.gate_width = gate == nullptr ? 0 : (int) gate->ne[0];
-    args.scale      = scan_params_get(dst).scale;
+    args.scale      = ggml_scan_params_get(dst).scale;
     args.out        = (float *) dst->data;
 
     householder_cuda_args chunk = args;

@@ -7,7 +7,7 @@
 
 template <typename Launch>
 static void launch_short_conv(const struct ggml_tensor * dst, Launch && launch) {
-    const struct scan_dims     dims   = scan_dims_get(dst);
+    const struct scan_dims     dims   = ggml_scan_dims_get(dst);
     const struct ggml_tensor * x      = dst->src[CONV_SRC_X];
     const struct ggml_tensor * weight = dst->src[CONV_SRC_WEIGHT];
     const struct ggml_tensor * bias   = dst->src[CONV_SRC_BIAS];
@@ -19,7 +19,7 @@ static void launch_short_conv(const struct ggml_tensor * dst, Launch && launch) 
     args.weight     = weight != nullptr ? (const float *) weight->data : nullptr;
     args.aligned    = (uintptr_t) args.weight % 16 == 0;
     args.bias       = bias != nullptr ? (const float *) bias->data : nullptr;
-    args.activation = scan_params_get(dst).activation;
+    args.activation = ggml_scan_params_get(dst).activation;
     args.out        = (float *) dst->data;
 
     // The lengths are on the device. Unless a sequence is empty, none is longer than this. A tail

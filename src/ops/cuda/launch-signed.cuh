@@ -36,10 +36,10 @@ static void launch_signed_step(
 // are only computed step by step.
 static inline struct path_choice signed_choose(
         const struct ggml_tensor * op, const struct path_gpu & gpu) {
-    const struct scan_params p       = scan_params_get(op);
+    const struct scan_params p       = ggml_scan_params_get(op);
     const bool               channel = p.kind == SIGNED_SCAN_CHANNEL;
-    const bool               can =
-            chunk_fits(scan_dims_get(op)) && p.kind != SIGNED_SCAN_ELEMENT && (channel || !p.bonus);
+    const bool can = chunk_fits(ggml_scan_dims_get(op)) && p.kind != SIGNED_SCAN_ELEMENT &&
+                     (channel || !p.bonus);
     return chunk_choose(
             op, can, channel ? PATH_DIAGONAL_CHANNEL : PATH_DIAGONAL, CHUNK_DIAGONAL, gpu);
 }
@@ -47,8 +47,8 @@ static inline struct path_choice signed_choose(
 // Floats of work buffer that a node needs
 static inline int64_t signed_work_floats(
         const struct ggml_tensor * op, const struct path_gpu & gpu) {
-    const struct scan_dims dims  = scan_dims_get(op);
-    const int              kind  = scan_params_get(op).kind;
+    const struct scan_dims dims  = ggml_scan_dims_get(op);
+    const int              kind  = ggml_scan_params_get(op).kind;
     const bool             chunk = signed_choose(op, gpu).chunk;
     const int64_t          gates = kind == SIGNED_SCAN_MLSTM             ? 3
                                    : chunk && kind == SIGNED_SCAN_SCALAR ? 2
@@ -99,8 +99,8 @@ template <typename Launch>
 static void launch_signed(const struct ggml_tensor * dst, const struct path_gpu & gpu, float * work,
         Launch && launch) {
     const struct path_choice   choice = signed_choose(dst, gpu);
-    const struct scan_dims     dims   = scan_dims_get(dst);
-    const struct scan_params   params = scan_params_get(dst);
+    const struct scan_dims     dims   = ggml_scan_dims_get(dst);
+    const struct scan_params   params = ggml_scan_params_get(dst);
     const struct ggml_tensor * aux    = dst->src[SIGNED_SRC_AUX];
     const bool                 mlstm  = params.kind == SIGNED_SCAN_MLSTM;
     const bool ssm = params.kind == SIGNED_SCAN_ELEMENT || params.kind == SIGNED_SCAN_SCALAR;

@@ -25,7 +25,7 @@ static inline cuda_rows cuda_rows_of(const struct ggml_tensor * x, int64_t n_hea
 }
 
 static inline cuda_batch cuda_batch_of(const struct ggml_tensor * op) {
-    const struct scan_dims     dims  = scan_dims_get(op);
+    const struct scan_dims     dims  = ggml_scan_dims_get(op);
     const struct ggml_tensor * state = op->src[SCAN_SRC_STATE];
 
     cuda_batch b;
@@ -98,7 +98,7 @@ enum { PLAIN_THREADS = 128, MIN_COLUMNS = 32, MAX_GRID_Y = 65535 };
 // False if the grid of a node exceeds the limits of CUDA. Where there are many groups of columns,
 // each has at least MIN_COLUMNS.
 static inline bool launch_fits(const struct ggml_tensor * op) {
-    const struct scan_dims dims = scan_dims_get(op);
+    const struct scan_dims dims = ggml_scan_dims_get(op);
     return dims.d_v <= (int64_t) MIN_COLUMNS * MAX_GRID_Y && dims.d_k <= INT32_MAX &&
            dims.n_seqs <= INT32_MAX / dims.n_head;
 }

@@ -8,7 +8,7 @@
 // multiprocessor for itself, which issues one instruction per cycle, and a tensor core, which takes
 // `mma` cycles for a multiplication. With b blocks on the fullest multiprocessor a unit takes
 //     cycles = max(2 I, b · max(I, mma · M)) ,
-// where 2 I is the time of a warp alone: it waits for its own results as long as it works.
+// where 2 I is the time of a warp alone: it stalls for one cycle per instruction.
 //
 // The three kernels, for n sequences of T tokens:
 //     step      T · n_h factors,             blocks n · heads · d_v / 32

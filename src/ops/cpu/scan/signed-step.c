@@ -51,7 +51,7 @@ SIMD_INLINE void step_rows(float * S, int64_t d_k, int n, int kind, int form, bo
     vec2 y0 = { 0 }, y1 = { 0 }, y2 = { 0 }, y3 = { 0 };
     for (int64_t i = 0; i < d_k; ++i) {
         if (i < fetch.n) {
-            fetch_block(fetch.block[i]);
+            prefetch_burst(fetch.burst[i]);
         }
         vec2 s = vec2_load(S + i * TILE);
         step_row(&s, &y0, i, kind, form, near, bonus, tok, A);
@@ -139,10 +139,10 @@ void signed_step_prepare(const void * ctx, int64_t h, int64_t t0, int64_t t1, fl
     const int64_t              d_k = op->dims.d_k;
     const struct layout        l   = layout_of(&op->dims);
 
-    rows_pack(prep + l.c, &op->c, h, 1, t0, t1, d_k);
-    rows_pack(prep + l.b, &op->b, h, 1, t0, t1, d_k);
+    scan_pack_rows(prep + l.c, &op->c, h, 1, t0, t1, d_k);
+    scan_pack_rows(prep + l.b, &op->b, h, 1, t0, t1, d_k);
     if (op->p.kind == SIGNED_SCAN_CHANNEL) {
-        rows_pack(prep + l.gate, &op->gate, h, 1, t0, t1, d_k);
+        scan_pack_rows(prep + l.gate, &op->gate, h, 1, t0, t1, d_k);
     }
     for (int64_t t = 0; op->p.bonus && t < t1 - t0; ++t) {
         const float * u   = tokens_row(&op->bonus, h, 0, 0);
@@ -217,10 +217,10 @@ void signed_step_run(const void * ctx, const struct tile * tile, const float * p
             }
         }
         vec2               y[STEP_TOKENS];
-        const struct fetch fetch = ahead_some(tile->ahead, n);
+        const struct fetch fetch = prefetch_some(tile->prefetch, n);
         step_tokens(op, tile->S, n, near, tok, A, fetch, y);
         for (int64_t i = d_k; i < fetch.n; ++i) {
-            fetch_block(fetch.block[i]);
+            prefetch_burst(fetch.burst[i]);
         }
 
         for (int l = 0; l < n; ++l) {

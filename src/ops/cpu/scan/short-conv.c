@@ -6,7 +6,7 @@
 // Channels do not mix: a task is one sequence and one tile of TILE_CHANNELS channels. The tail of
 // the sequence and its new inputs are read in place, without concatenating them.
 
-#include "glue.h"
+#include "barriers.h"
 #include "scan-cpu.h"
 
 enum {
@@ -69,8 +69,8 @@ static int64_t thread_floats(int64_t width) {
 }
 
 size_t short_conv_work_size(const struct ggml_tensor * op, int n_threads) {
-    const size_t size = (size_t) thread_floats(scan_dims_get(op).d_k + 1) * sizeof(float);
-    return ggml_lrnn_cpu_own_work_size(size, n_threads);
+    const size_t size = (size_t) thread_floats(ggml_scan_dims_get(op).d_k + 1) * sizeof(float);
+    return private_work_size(size, n_threads);
 }
 
 static void tile_load(const struct ggml_tensor * dst, const struct scan_dims * dims,
@@ -140,7 +140,7 @@ static void tile_run(struct ggml_tensor * dst, const struct scan_dims * dims,
 }
 
 void short_conv_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst) {
-    const struct scan_dims     dims    = scan_dims_get(dst);
+    const struct scan_dims     dims    = ggml_scan_dims_get(dst);
     const struct ggml_tensor * x       = dst->src[CONV_SRC_X];
     const int64_t              n_tiles = (dims.d_v + TILE_CHANNELS - 1) / TILE_CHANNELS;
 
@@ -149,7 +149,7 @@ void short_conv_forward(const struct ggml_compute_params * params, struct ggml_t
     for (int64_t i = params->ith; i < dims.n_seqs * n_tiles; i += params->nth) {
         const int64_t   tile = i % n_tiles;
         struct scan_seq seq;
-        if (!scan_seq_get(dst, i / n_tiles, &seq)) {
+        if (!ggml_scan_seq_get(dst, i / n_tiles, &seq)) {
             if (tile == 0) {
                 scan_fill_nan(dst, &dims, &seq);
             }
@@ -163,7 +163,7 @@ void short_conv_forward(const struct ggml_compute_params * params, struct ggml_t
                                                                  : TILE_CHANNELS,
             .x = (const char *) x->data + seq.first * x->nb[1],
             .nb_token   = x->nb[1],
-            .activation = scan_params_get(dst).activation,
+            .activation = ggml_scan_params_get(dst).activation,
         };
         tile_run(dst, &dims, &seq, &conv, work);
     }

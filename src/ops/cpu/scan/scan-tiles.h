@@ -29,14 +29,14 @@ enum {
 
 // A tile and its columns of the tokens t0 .. t1 − 1 of a segment, all of one sequence.
 struct tile {
-    float *        S; // [d_k][TILE]
-    int64_t        h;
-    int64_t        col, cols; // columns of the head; cols < TILE in the last tile
-    int64_t        t0, t1;
-    const float *  x[COLS_MAX]; // [tokens][factors][x_row], the first TILE of each row
-    float *        y;           // [tokens][y_row]
-    int64_t        x_row[COLS_MAX], y_row;
-    struct ahead * ahead; // the kernel calls ahead_fetch
+    float *                S; // [d_k][TILE]
+    int64_t                h;
+    int64_t                col, cols; // columns of the head; cols < TILE in the last tile
+    int64_t                t0, t1;
+    const float *          x[COLS_MAX]; // [tokens][factors][x_row], the first TILE of each row
+    float *                y;           // [tokens][y_row]
+    int64_t                x_row[COLS_MAX], y_row;
+    struct tile_prefetch * prefetch; // the kernel calls prefetch_list or prefetch_some
 };
 
 // One token of one sequence, on some columns of a head, directly on the state. For a single token a
@@ -95,45 +95,46 @@ int64_t tile_scan_segment(const struct scan_dims * dims);
 // core can wait for some twenty lines at a time, and loads that come after them wait as well.
 enum {
     LINE         = 64 / sizeof(float),
-    BLOCK_LINES  = 4,
-    BLOCK        = BLOCK_LINES * LINE,
-    AHEAD_BLOCKS = 128, // per sweep; more are not fetched
+    BURST_LINES  = 4,
+    BURST        = BURST_LINES * LINE,
+    PREFETCH_MAX = 128, // per sweep; more are not fetched
 };
 
-struct ahead_rows {
+struct prefetch_rows {
     const char * data; // the rows of the next token
     size_t       nb_token, nb_row;
     int64_t      rows, width; // per token; floats
 };
 
-struct ahead {
-    struct ahead_rows input[INPUTS_MAX + 1]; // and the output
-    int               n_inputs;
-    int64_t           tokens;     // not yet in the list
-    float             per_factor; // tokens to fetch for each factor of a tile
-    float             due;        // tokens
-    int               n;
-    const float *     block[AHEAD_BLOCKS]; // to be fetched now
-    int               at;                  // ahead_some: blocks that were taken from the list
-    int64_t           waiting;             // ahead_some: factors since it was made
+struct tile_prefetch {
+    struct prefetch_rows input[INPUTS_MAX + 1]; // and the output
+    int                  n_inputs;
+    int64_t              tokens;     // not yet in the list
+    float                per_factor; // tokens to fetch for each factor of a tile
+    float                due;        // tokens
+    int                  n;
+    const float *        burst[PREFETCH_MAX]; // to be fetched now
+    int                  at;                  // prefetch_some: bursts that were taken from the list
+    int64_t              waiting;             // prefetch_some: factors since it was made
 };
 
-// Line j of a block.
-SIMD_INLINE void ahead_line(const float * block, int j) {
-    __builtin_prefetch(block + j * LINE, 0, 2);
+// Line j of a burst.
+SIMD_INLINE void prefetch_line(const float * burst, int j) {
+    __builtin_prefetch(burst + j * LINE, 0, 2);
 }
 
-// Lists the blocks to fetch while a tile goes through so many factors.
-SIMD_INLINE void ahead_list(struct ahead * ahead, int64_t factors) {
-    ahead->n = 0;
-    ahead->due += ahead->per_factor * (float) factors;
-    for (; ahead->due >= 1.0f && ahead->tokens > 0; --ahead->tokens) {
-        ahead->due -= 1.0f;
-        for (struct ahead_rows * x = ahead->input; x < ahead->input + ahead->n_inputs; ++x) {
+// Lists the bursts to fetch while a tile goes through `factors` factors.
+SIMD_INLINE void prefetch_list(struct tile_prefetch * prefetch, int64_t factors) {
+    prefetch->n = 0;
+    prefetch->due += prefetch->per_factor * (float) factors;
+    for (; prefetch->due >= 1.0f && prefetch->tokens > 0; --prefetch->tokens) {
+        prefetch->due -= 1.0f;
+        for (struct prefetch_rows * x = prefetch->input; x < prefetch->input + prefetch->n_inputs;
+                ++x) {
             for (int64_t r = 0; r < x->rows; ++r) {
                 const float * row = (const float *) (x->data + (size_t) r * x->nb_row);
-                for (int64_t j = 0; j < x->width && ahead->n < AHEAD_BLOCKS; j += BLOCK) {
-                    ahead->block[ahead->n++] = row + j;
+                for (int64_t j = 0; j < x->width && prefetch->n < PREFETCH_MAX; j += BURST) {
+                    prefetch->burst[prefetch->n++] = row + j;
                 }
             }
             x->data += x->nb_token;
@@ -141,41 +142,41 @@ SIMD_INLINE void ahead_list(struct ahead * ahead, int64_t factors) {
     }
 }
 
-SIMD_INLINE void fetch_block(const float * block) {
-    for (int j = 0; j < BLOCK_LINES; ++j) {
-        ahead_line(block, j);
+SIMD_INLINE void prefetch_burst(const float * burst) {
+    for (int j = 0; j < BURST_LINES; ++j) {
+        prefetch_line(burst, j);
     }
 }
 
-// Fetches the blocks of the list from block i on.
-SIMD_INLINE void ahead_rest(const struct ahead * ahead, int i) {
-    for (; i < ahead->n; ++i) {
-        fetch_block(ahead->block[i]);
+// Fetches the bursts of the list from burst i on.
+SIMD_INLINE void prefetch_rest(const struct tile_prefetch * prefetch, int i) {
+    for (; i < prefetch->n; ++i) {
+        prefetch_burst(prefetch->burst[i]);
     }
 }
 
 struct fetch {
-    const float ** block;
+    const float ** burst;
     int            n;
 };
 
-// Blocks to fetch while a tile goes through so many factors, if a tile is a small part of a head:
+// Bursts to fetch while a tile goes through `factors` factors, if a tile is a small part of a head:
 // the list of a token is divided among several tiles.
-SIMD_INLINE struct fetch ahead_some(struct ahead * ahead, int64_t factors) {
-    ahead->waiting += factors;
-    if (ahead->at == ahead->n) {
-        ahead_list(ahead, ahead->waiting);
-        ahead->at      = 0;
-        ahead->waiting = 0;
+SIMD_INLINE struct fetch prefetch_some(struct tile_prefetch * prefetch, int64_t factors) {
+    prefetch->waiting += factors;
+    if (prefetch->at == prefetch->n) {
+        prefetch_list(prefetch, prefetch->waiting);
+        prefetch->at      = 0;
+        prefetch->waiting = 0;
     }
-    const float        share = ahead->per_factor * (float) factors;
-    const int          rest  = ahead->n - ahead->at;
-    const int          some  = share < 1.0f ? (int) (share * (float) ahead->n) + 1 : rest;
-    const struct fetch fetch = { ahead->block + ahead->at, some < rest ? some : rest };
-    ahead->at += fetch.n;
+    const float        share = prefetch->per_factor * (float) factors;
+    const int          rest  = prefetch->n - prefetch->at;
+    const int          some  = share < 1.0f ? (int) (share * (float) prefetch->n) + 1 : rest;
+    const struct fetch fetch = { prefetch->burst + prefetch->at, some < rest ? some : rest };
+    prefetch->at += fetch.n;
     return fetch;
 }
 
 // Packs the rows of head h for all factors of the tokens t0 .. t1 − 1: [tokens][factors][width].
-void rows_pack(float * packed, const struct tokens * x, int64_t h, int64_t n_factors, int64_t t0,
-        int64_t t1, int64_t width);
+void scan_pack_rows(float * packed, const struct tokens * x, int64_t h, int64_t n_factors,
+        int64_t t0, int64_t t1, int64_t width);

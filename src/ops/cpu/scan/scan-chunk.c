@@ -247,9 +247,9 @@ void scan_chunk_prepare(
     const struct layout l       = layout_of(&op->dims);
 
     if (delta) {
-        rows_pack(prep + l.beta, &op->beta, h, n_h, t0, t1, 1);
+        scan_pack_rows(prep + l.beta, &op->beta, h, n_h, t0, t1, 1);
     } else if (op->in.data != NULL) {
-        rows_pack(prep + l.beta, &op->in, h, 1, t0, t1, 1);
+        scan_pack_rows(prep + l.beta, &op->in, h, 1, t0, t1, 1);
     } else {
         for (int64_t r = 0; r < factors; ++r) {
             prep[l.beta + r] = 1.0f;
@@ -337,7 +337,7 @@ SIMD_INLINE void sweep_row(float * S, int64_t i, int64_t row, bool pend, enum ga
 // products with queries. pend, the counts and the gate kind are constants at every call.
 SIMD_INLINE void sweep_rows(float * S, int64_t d_k, int64_t row, bool pend, enum gate_kind kind,
         const struct pending * pending, int n_k, const float * k, int n_q, const float * q,
-        struct sums * sums, const struct ahead * ahead) {
+        struct sums * sums, const struct tile_prefetch * prefetch) {
     const float * decay = pending->decay;
     const float * keys  = pending->keys;
     vec2          d[CHUNK], u[CHUNK], p[CHUNK]; // in registers
@@ -347,11 +347,11 @@ SIMD_INLINE void sweep_rows(float * S, int64_t d_k, int64_t row, bool pend, enum
         u[j] = p[j] = (vec2) { 0 };
     }
     int64_t i = 0;
-    for (int b = 0; b < ahead->n && i + BLOCK_LINES <= d_k; ++b, i += BLOCK_LINES) {
-        const float * block = ahead->block[b];
+    for (int b = 0; b < prefetch->n && i + BURST_LINES <= d_k; ++b, i += BURST_LINES) {
+        const float * burst = prefetch->burst[b];
 #pragma GCC unroll 4
-        for (int j = 0; j < BLOCK_LINES; ++j) {
-            ahead_line(block, j);
+        for (int j = 0; j < BURST_LINES; ++j) {
+            prefetch_line(burst, j);
             sweep_row(S, i + j, row, pend, kind, decay, keys, d, n_k, k, n_q, q, u, p);
         }
     }
@@ -367,14 +367,15 @@ SIMD_INLINE void sweep_rows(float * S, int64_t d_k, int64_t row, bool pend, enum
 
 // Each combination that occurs is a separate function, so that each loop has all registers.
 typedef void (*sweep_fn)(float * S, int64_t d_k, int64_t row, const struct pending * pending,
-        const float * k, const float * q, struct sums * sums, const struct ahead * ahead);
+        const float * k, const float * q, struct sums * sums,
+        const struct tile_prefetch * prefetch);
 
 // clang-format off
 #define SWEEP(p_, gate_, k_, q_)                                                                   \
     static void sweep_##p_##_##gate_##_##k_##_##q_(float * S, int64_t d_k, int64_t row,            \
             const struct pending * pend, const float * k, const float * q, struct sums * sums,     \
-            const struct ahead * ahead) {                                                          \
-        sweep_rows(S, d_k, row, p_, gate_, pend, (k_) * CHUNK, k, q_, q, sums, ahead);             \
+            const struct tile_prefetch * prefetch) {                                               \
+        sweep_rows(S, d_k, row, p_, gate_, pend, (k_) * CHUNK, k, q_, q, sums, prefetch);          \
     }
 #define SWEEP_NAME(p_, gate_, k_, q_) sweep_##p_##_##gate_##_##k_##_##q_,
 
@@ -465,10 +466,10 @@ SIMD_INLINE void run(const struct scan_chunk * op, const struct tile * tile, con
         const float *          v    = tile->x[0] + r * tile->x_row[0];
         float *                y    = tile->y + t * tile->y_row;
 
-        ahead_list(tile->ahead, n);
+        prefetch_list(tile->prefetch, n);
         (r > 0 ? sweep_next[op->gate_kind] : sweep_first)[delta][n_q](tile->S, d_k, l.row, &pend,
-                prep + l.k + r * l.row, prep + l.q + t * l.row, &sums, tile->ahead);
-        ahead_rest(tile->ahead, (int) (d_k / BLOCK_LINES));
+                prep + l.k + r * l.row, prep + l.q + t * l.row, &sums, tile->prefetch);
+        prefetch_rest(tile->prefetch, (int) (d_k / BURST_LINES));
         if (n_q == CHUNK) {
             finish(delta, head, true, CHUNK, 0, 1, s, beta, op->scale, &sums, v, tile->x_row[0], y,
                     tile->y_row, pend.d);
@@ -482,8 +483,9 @@ SIMD_INLINE void run(const struct scan_chunk * op, const struct tile * tile, con
         end += n_q * n_h - n;
     }
     if (factors > 0) {
-        tile->ahead->n = 0;
-        sweep_next[op->gate_kind][0][0](tile->S, d_k, l.row, &pend, NULL, NULL, &sums, tile->ahead);
+        tile->prefetch->n = 0;
+        sweep_next[op->gate_kind][0][0](
+                tile->S, d_k, l.row, &pend, NULL, NULL, &sums, tile->prefetch);
     }
 }
 

@@ -1,39 +1,35 @@
-// Two rows of weights in F32 or F16 times a few columns: see mul-mat-rows.c.
+// Two rows of weights in F32 or F16 times a few columns.
 //
 //     y[r, c] = Σ_k w[r, k] x[k, c]
 //
 // As in ggml's dot products, four vectors of sums take turns and are added up at the end, and x is
-// rounded to F16 if the weights are. So the bits are theirs.
+// rounded to F16 if the weights are.
 
-#include "mul-mat-rows.h"
+#include "product-rows.h"
 
-#if MUL_MAT_ROWS
+#if PRODUCT_AVX2
 
 #    include "simd.h"
 
 enum {
     SUMS = 4,                 // vectors of sums
-    STEP = ROWS_F32_STEP,     // weights of a row that are multiplied together
+    STEP = ROWS_STEP,         // weights of a row that are multiplied together
     TILE = VEC == 16 ? 2 : 1, // columns whose sums fit into the registers
 };
 
-_Static_assert(ROWS_F32_STEP == SUMS * VEC, "a step is a vector for each of the sums");
+_Static_assert(ROWS_STEP == SUMS * VEC, "a step is a vector for each of the sums");
 
 SIMD_INLINE vec sum_four(const vec s[SUMS]) {
     return (s[0] + s[2]) + (s[1] + s[3]);
 }
 
-static size_t column_size(int64_t K) {
-    return (size_t) K * sizeof(float);
-}
-
 // Columns for weights in F16: rounded to F16, stored as F32
-static void round_column(
-        enum ggml_type type, const float * x, int64_t K, int64_t begin, int64_t end, char * out) {
+static void round_steps(
+        enum ggml_type type, const float * x, int64_t n, char * out, int64_t stride) {
     (void) type;
-    (void) K;
+    (void) stride;
     float * y = (float *) (void *) out;
-    for (int64_t k = begin * STEP; k < end * STEP; k += 8) {
+    for (int64_t k = 0; k < n * STEP; k += 8) {
         _mm256_storeu_ps(y + k, _mm256_cvtph_ps(_mm256_cvtps_ph(
                                         _mm256_loadu_ps(x + k), _MM_FROUND_TO_NEAREST_INT)));
     }
@@ -115,13 +111,13 @@ SIMD_INLINE void multiply(const struct row_pair * p, const char * columns, int64
         const __m128 y = sum_all_four(
                 sum_four(acc[0][0]), sum_four(acc[1][0]), sum_four(acc[0][1]), sum_four(acc[1][1]));
         _mm_storel_pi((__m64 *) p->y, y);
-        _mm_storeh_pi((__m64 *) (p->y + p->nb1), y);
+        _mm_storeh_pi((__m64 *) (p->y + p->y_nb1), y);
         return;
     }
 #    endif
 #    pragma GCC unroll 2
     for (int c = 0; c < n; ++c) {
-        float * y = (float *) (void *) (p->y + c * p->nb1);
+        float * y = (float *) (void *) (p->y + c * p->y_nb1);
         y[0]      = sum_all(sum_four(acc[0][c]));
         if (p->n == 2) {
             y[1] = sum_all(sum_four(acc[1][c]));
@@ -132,7 +128,7 @@ SIMD_INLINE void multiply(const struct row_pair * p, const char * columns, int64
 SIMD_INLINE void multiply_all(const struct row_pair * p, const char * columns, int64_t stride,
         int64_t K, int n, bool is_f16) {
     struct row_pair part = *p;
-    for (int c = 0; c < n; c += TILE, part.y += TILE * p->nb1, columns += TILE * stride) {
+    for (int c = 0; c < n; c += TILE, part.y += TILE * p->y_nb1, columns += TILE * stride) {
         if (n - c >= TILE) {
             multiply(&part, columns, stride, K, TILE, is_f16, p->prefetch && c == 0);
         } else {
@@ -141,17 +137,60 @@ SIMD_INLINE void multiply_all(const struct row_pair * p, const char * columns, i
     }
 }
 
-static void multiply_f32(
+static void multiply_pair_f32(
         const struct row_pair * p, const char * columns, int64_t stride, int64_t K, int n) {
     multiply_all(p, columns, stride, K, n, false);
 }
 
-static void multiply_f16(
+static void multiply_pair_f16(
         const struct row_pair * p, const char * columns, int64_t stride, int64_t K, int n) {
     multiply_all(p, columns, stride, K, n, true);
 }
 
-const struct row_kernel row_kernel_f32 = { STEP, NULL, NULL, multiply_f32 };
-const struct row_kernel row_kernel_f16 = { STEP, column_size, round_column, multiply_f16 };
+static void multiply_f32(const struct product_part * part) {
+    multiply_pairs(part, part->x_nb1, multiply_pair_f32);
+}
+
+static void multiply_f16(const struct product_part * part) {
+    multiply_pairs(part, part->K * (int64_t) sizeof(float), multiply_pair_f16);
+}
+
+static bool supports_f32(const struct ggml_tensor * dst) {
+    return dst->src[0]->ne[0] % STEP == 0 && product_is_few(dst);
+}
+
+static bool supports_f16(const struct ggml_tensor * dst) {
+#    if defined(__AVX512FP16__) // ggml would multiply in F16
+    (void) dst;
+    return false;
+#    else
+    return dst->src[0]->ne[0] % STEP == 0 && dst->ne[1] == 1;
+#    endif
+}
+
+const struct product_kernel product_rows_f32 = {
+    .name           = "rows f32",
+    .types          = PRODUCT_TYPE(F32),
+    .supports       = supports_f32,
+    .private_max    = INT64_MAX,
+    .height         = 2,
+    .min_slice_size = 16384,
+    .multiply       = multiply_f32,
+};
+
+const struct product_kernel product_rows_f16 = {
+    .name           = "rows f16",
+    .types          = PRODUCT_TYPE(F16),
+    .supports       = supports_f16,
+    .block          = STEP,
+    .block_size     = STEP * sizeof(float),
+    .round          = round_steps,
+    .private_max    = 4096,
+    .height         = 2,
+    .slice_rows     = 128,
+    .slice_columns  = 256,
+    .min_slice_size = 16384,
+    .multiply       = multiply_f16,
+};
 
 #endif

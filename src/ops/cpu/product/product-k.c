@@ -1,5 +1,4 @@
-// Panels of weights in blocks of 256 (Q4_K, Q5_K, Q6_K; with VNNI IQ4_XS) times many columns: see
-// mul-mat-bytes.c.
+// Weights in blocks of 256 (Q4_K, Q5_K, Q6_K; with VNNI IQ4_XS) times many columns.
 //
 //     y[r, c] = Σ_b e[c, b] (Σ_i d[r, b] s[r, i] Σ_{k in part i} w[r, k] x[k, c]
 //                            − Σ_i m[r, b] t[r, i] Σ_{k in part i} x[k, c])
@@ -8,25 +7,25 @@
 // (o = 32 in Q6_K, 128 in IQ4_XS): with VNNI the sum over a part begins with −o Σ x[k, c] instead
 // of 0; with AVX2 they have the minima t = s with the factor m = o d.
 //
-// A block of a panel is unpacked once, as vectors of four weights of each row
-// (mul-mat-bytes-simd.h), and stays in the first-level cache while all columns go past it.
+// A block of a strip is unpacked once, as vectors of four weights of each row, and stays in the
+// first-level cache while all columns go past it.
 //
 // With VNNI, a vector of 16 rows takes 64 instructions for the products of a block with a column, 8
 // or 16 for the scales, 5 for the minima and 1 for the factor of the column: 78 (Q4_K, Q5_K) or 81
 // (Q6_K). A Zen 4 starts one per cycle, so at most 3.2 times the multiply-adds of F32.
 
-#include "mul-mat-bytes-kernel.h"
+#include "product.h"
 
-#if MUL_MAT_BYTES
+#if PRODUCT_AVX2
 
-#    include "mul-mat-bytes-simd.h"
-#    include "mul-mat-round.h"
+#    include "product-bytes.h"
+#    include "product-round.h"
 
 enum {
     N_FOURS = QK_K / 4,
-    VECS    = 2, // vectors of rows of a panel
+    VECS    = 2, // vectors of rows of a strip
     WIDTH   = 240,
-#    if MUL_MAT_VNNI
+#    if PRODUCT_VNNI
     COLUMNS = 6, // of a register tile
 #    else
     COLUMNS = 3,
@@ -53,7 +52,7 @@ struct format {
 // Vectors of rows
 //
 
-#    if MUL_MAT_VNNI
+#    if PRODUCT_VNNI
 
 typedef rows_f rows_acc; // Σ d s w x
 typedef rows_f rows_s;   // d s
@@ -155,7 +154,7 @@ SIMD_INLINE rows_i rows_pair(rows_i sum, rows_i t, int32_t x) {
 
 #    endif
 
-// A block of the rows of a panel.
+// A block of the rows of a strip.
 struct row_block {
     rows_i w[N_FOURS][VECS]; // four weights of each row
     rows_s s[16][VECS];
@@ -279,7 +278,7 @@ static void unpack_q6_k(const char * const p[HEIGHT], int v, struct row_block * 
     }
 }
 
-#    if MUL_MAT_VNNI
+#    if PRODUCT_VNNI
 static void unpack_iq4_xs(const char * const p[HEIGHT], int v, struct row_block * out) {
     // what a code of 4 bits stands for, plus 128
     static const uint8_t table[16] = { 1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181,
@@ -304,25 +303,6 @@ static void unpack_iq4_xs(const char * const p[HEIGHT], int v, struct row_block 
     }
 }
 #    endif
-
-// Block b
-static void unpack(const struct panel * p, int64_t b, struct row_block * out) {
-    const int64_t offset = b * (int64_t) ggml_type_size(p->type);
-    for (int v = 0; v < VECS; ++v) {
-        const char * rows[HEIGHT];
-        for (int r = 0; r < HEIGHT; ++r) {
-            rows[r] = p->rows[v * HEIGHT + r] + offset;
-        }
-        switch (p->type) {
-            case GGML_TYPE_Q6_K: unpack_q6_k(rows, v, out); break;
-            case GGML_TYPE_Q5_K: unpack_q5_k(rows, v, out); break;
-#    if MUL_MAT_VNNI
-            case GGML_TYPE_IQ4_XS: unpack_iq4_xs(rows, v, out); break;
-#    endif
-            default: unpack_q4_k(rows, v, out); break;
-        }
-    }
-}
 
 //
 // Products
@@ -390,7 +370,7 @@ SIMD_INLINE void multiply_tile(const struct row_block * w, const struct column_b
     switch (n) {
         case 1: multiply_columns(w, x, 1, f, sums); break;
         case 2: multiply_columns(w, x, 2, f, sums); break;
-#    if MUL_MAT_VNNI
+#    if PRODUCT_VNNI
         case 3: multiply_columns(w, x, 3, f, sums); break;
         case 4: multiply_columns(w, x, 4, f, sums); break;
         case 5: multiply_columns(w, x, 5, f, sums); break;
@@ -408,49 +388,85 @@ SIMD_INLINE void multiply_tile(const struct row_block * w, const struct column_b
 MULTIPLY(tile_q4_k, GGML_TYPE_Q4_K)
 MULTIPLY(tile_q5_k, GGML_TYPE_Q5_K)
 MULTIPLY(tile_q6_k, GGML_TYPE_Q6_K)
-#    if MUL_MAT_VNNI
+#    if PRODUCT_VNNI
 MULTIPLY(tile_iq4_xs, GGML_TYPE_IQ4_XS)
 #    endif
 
-static void multiply_panel(const struct panel * p) {
-    struct row_block w;
-    rows_f           sums[WIDTH * VECS];
-    memset(sums, 0, (size_t) p->n_columns * VECS * sizeof(rows_f));
-    const int64_t ahead = VECS * HEIGHT * (int64_t) ggml_type_size(p->type);
-    const int64_t tiles = (p->n_columns + COLUMNS - 1) / COLUMNS;
-    for (int64_t b = 0; b < p->n_blocks; ++b) {
-        const struct column_block * x = (const struct column_block *) p->x + b * p->step;
-        unpack(p, b, &w);
-        for (int64_t i = 0; i < tiles; ++i) {
-            const int64_t c = i * COLUMNS;
-            const int64_t n = p->n_columns - c < COLUMNS ? p->n_columns - c : COLUMNS;
-            for (int64_t j = ahead * i / tiles / 64 * 64;
-                    p->next != NULL && j < ahead * (i + 1) / tiles; j += 64) {
-                _mm_prefetch(p->next + b * ahead + j, _MM_HINT_T1);
-            }
-            switch (p->type) {
-                case GGML_TYPE_Q6_K: tile_q6_k(&w, x + c, n, sums + c * VECS); break;
-                case GGML_TYPE_Q5_K: tile_q5_k(&w, x + c, n, sums + c * VECS); break;
-#    if MUL_MAT_VNNI
-                case GGML_TYPE_IQ4_XS: tile_iq4_xs(&w, x + c, n, sums + c * VECS); break;
+// How a type is unpacked and multiplied.
+struct k_type {
+    void (*unpack)(const char * const p[HEIGHT], int v, struct row_block * out);
+    void (*multiply)(
+            const struct row_block * w, const struct column_block * x, int64_t n, rows_f * sums);
+};
+
+static struct k_type k_type_of(enum ggml_type type) {
+    switch (type) {
+        case GGML_TYPE_Q6_K: return (struct k_type) { unpack_q6_k, tile_q6_k };
+        case GGML_TYPE_Q5_K: return (struct k_type) { unpack_q5_k, tile_q5_k };
+#    if PRODUCT_VNNI
+        case GGML_TYPE_IQ4_XS: return (struct k_type) { unpack_iq4_xs, tile_iq4_xs };
 #    endif
-                default: tile_q4_k(&w, x + c, n, sums + c * VECS); break;
-            }
-        }
-    }
-    for (int64_t c = 0; c < p->n_columns; ++c) {
-        memcpy(p->y + c * p->nb1, &sums[c * VECS], (size_t) p->n_rows * sizeof(float));
+        default: return (struct k_type) { unpack_q4_k, tile_q4_k };
     }
 }
 
-const struct byte_kernel byte_kernel_256 = {
-    .block      = QK_K,
-    .height     = VECS * HEIGHT,
-    .width      = WIDTH,
-    .block_size = sizeof(struct column_block),
-    .by_block   = true,
-    .round      = round_blocks,
-    .multiply   = multiply_panel,
+static void multiply_strip(const struct strip * s) {
+    const struct product_part * p = s->part;
+    struct row_block            w;
+    rows_f                      sums[WIDTH * VECS];
+    memset(sums, 0, (size_t) p->n_columns * VECS * sizeof(rows_f));
+    const struct k_type type       = k_type_of(p->type);
+    const int64_t       block_size = (int64_t) ggml_type_size(p->type);
+    const int64_t       size       = VECS * HEIGHT * block_size; // of a block of all rows
+    const int64_t       tiles      = (p->n_columns + COLUMNS - 1) / COLUMNS;
+    for (int64_t b = 0; b < p->K / QK_K; ++b) {
+        const struct column_block * x =
+                (const struct column_block *) (const void *) p->columns + b * p->C + p->first;
+        for (int v = 0; v < VECS; ++v) {
+            const char * rows[HEIGHT];
+            for (int r = 0; r < HEIGHT; ++r) {
+                rows[r] = s->rows[v * HEIGHT + r] + b * block_size;
+            }
+            type.unpack(rows, v, &w);
+        }
+        for (int64_t i = 0; i < tiles; ++i) {
+            const int64_t c = i * COLUMNS;
+            const int64_t n = p->n_columns - c < COLUMNS ? p->n_columns - c : COLUMNS;
+            for (int64_t j = size * i / tiles / 64 * 64;
+                    s->next != NULL && j < size * (i + 1) / tiles; j += 64) {
+                _mm_prefetch(s->next + b * size + j, _MM_HINT_T1);
+            }
+            type.multiply(&w, x + c, n, sums + c * VECS);
+        }
+    }
+    for (int64_t c = 0; c < p->n_columns; ++c) {
+        memcpy(s->y + c * p->y_nb1, &sums[c * VECS], (size_t) s->n_rows * sizeof(float));
+    }
+}
+
+static void multiply(const struct product_part * part) {
+    multiply_strips(part, VECS * HEIGHT, multiply_strip);
+}
+
+static bool supports(const struct ggml_tensor * dst) {
+    return dst->ne[1] > PRODUCT_FEW_COLUMNS_K;
+}
+
+const struct product_kernel product_k = {
+    .name  = "k",
+    .types = PRODUCT_TYPE(Q4_K) | PRODUCT_TYPE(Q5_K) | PRODUCT_TYPE(Q6_K) |
+             (PRODUCT_VNNI ? PRODUCT_TYPE(IQ4_XS) : 0),
+    .supports       = supports,
+    .block          = QK_K,
+    .block_size     = sizeof(struct column_block),
+    .by_block       = true,
+    .round          = round_blocks,
+    .private_max    = 16384,
+    .height         = VECS * HEIGHT,
+    .slice_rows     = 4 * VECS * HEIGHT,
+    .slice_columns  = WIDTH,
+    .min_slice_size = 8192,
+    .multiply       = multiply,
 };
 
 #endif

@@ -38,7 +38,7 @@ static int64_t prep_floats(const struct scan_dims * dims) {
 }
 
 size_t householder_work_size(const struct ggml_tensor * op, int n_threads) {
-    const struct scan_dims dims      = scan_dims_get(op);
+    const struct scan_dims dims      = ggml_scan_dims_get(op);
     const int64_t          tiles     = tile_scan_floats(&dims, prep_floats(&dims));
     const int64_t          reference = dims.head_size + dims.d_v;
     return (size_t) (n_threads * (tiles > reference ? tiles : reference)) * sizeof(float) +
@@ -46,8 +46,8 @@ size_t householder_work_size(const struct ggml_tensor * op, int n_threads) {
 }
 
 void householder_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst) {
-    const struct scan_dims     dims = scan_dims_get(dst);
-    const struct scan_params   p    = scan_params_get(dst);
+    const struct scan_dims     dims = ggml_scan_dims_get(dst);
+    const struct scan_params   p    = ggml_scan_params_get(dst);
     const struct ggml_tensor * gate = dst->src[HOUSEHOLDER_SRC_GATE];
 
     const struct householder op = {

@@ -1,4 +1,4 @@
-// Two rows in blocks of 256 weights (Q4_K, Q6_K) times a few columns: see mul-mat-rows.c.
+// Two rows in blocks of 256 weights (Q4_K, Q6_K) times a few columns.
 //
 //     y[r, c] = Σ_b e[c, b] (d[r, b] Σ_{k in block b} s[r, k] w[r, k] x[k, c]
 //                            − m[r, b] Σ_{k in block b} t[r, k] x[k, c])
@@ -6,11 +6,11 @@
 // w and x are integers, and so are the scales s of 16 or 32 weights and the minima t, which only
 // Q4_K has. A vector of 512 bits holds 32 weights of both rows; without AVX-512, each row has a
 // vector of its own. Sums of integers are exact, and a block adds to the sums in F32 once, as in
-// ggml's dot products, so the bits are theirs.
+// ggml's dot products.
 
-#include "mul-mat-rows.h"
+#include "product-rows.h"
 
-#if MUL_MAT_ROWS
+#if PRODUCT_AVX2
 
 #    include "simd.h"
 
@@ -161,10 +161,6 @@ SIMD_INLINE both both_load(const void * a, const void * b) {
 // Columns: as those of ggml, but with sums of 32 instead of 16 numbers for Q4_K
 //
 
-static size_t column_size(int64_t K) {
-    return (size_t) (K / QK_K) * sizeof(block_q8_K);
-}
-
 // Rounds 256 numbers to multiples of d = −x / 127, where x is the largest, as ggml does. d is NaN
 // if a number is not finite.
 static void round_block_k(const float * x, block_q8_K * out) {
@@ -215,11 +211,11 @@ static void round_block_k(const float * x, block_q8_K * out) {
     out->d = 1.0f / (-127.0f / top);
 }
 
-static void round_column(enum ggml_type type, const float * x, int64_t K, int64_t begin,
-        int64_t end, char * column) {
-    (void) K;
-    block_q8_K * blocks = (block_q8_K *) (void *) column;
-    for (int64_t b = begin; b < end; ++b) {
+static void round_blocks(
+        enum ggml_type type, const float * x, int64_t n, char * out, int64_t stride) {
+    (void) stride;
+    block_q8_K * blocks = (block_q8_K *) (void *) out;
+    for (int64_t b = 0; b < n; ++b) {
         round_block_k(x + b * QK_K, &blocks[b]);
         for (int i = 0; type == GGML_TYPE_Q4_K && i < QK_K / 32; ++i) {
             blocks[b].bsums[i] = (int16_t) (blocks[b].bsums[2 * i] + blocks[b].bsums[2 * i + 1]);
@@ -340,7 +336,7 @@ SIMD_INLINE void multiply_4(
     }
 #    pragma GCC unroll 4
     for (int c = 0; c < n; ++c) {
-        float * y = (float *) (void *) (p->y + c * p->nb1);
+        float * y = (float *) (void *) (p->y + c * p->y_nb1);
         y[0]      = sum_eight(both_row(acc[c], 0)) + sum_four(_mm256_castps256_ps128(minima[c]));
         if (p->n == 2) {
             y[1] = sum_eight(both_row(acc[c], 1)) + sum_four(_mm256_extractf128_ps(minima[c], 1));
@@ -409,7 +405,7 @@ SIMD_INLINE void multiply_6(
     }
 #    pragma GCC unroll 4
     for (int c = 0; c < n; ++c) {
-        float * y = (float *) (void *) (p->y + c * p->nb1);
+        float * y = (float *) (void *) (p->y + c * p->y_nb1);
         y[0]      = sum_eight(both_row(acc[c], 0));
         if (p->n == 2) {
             y[1] = sum_eight(both_row(acc[c], 1));
@@ -437,7 +433,28 @@ static void multiply_q6_k(
     }
 }
 
-const struct row_kernel row_kernel_q4_k = { QK_K, column_size, round_column, multiply_q4_k };
-const struct row_kernel row_kernel_q6_k = { QK_K, column_size, round_column, multiply_q6_k };
+static void multiply(const struct product_part * part) {
+    const int64_t stride = part->K / QK_K * (int64_t) sizeof(block_q8_K);
+    multiply_pairs(part, stride, part->type == GGML_TYPE_Q4_K ? multiply_q4_k : multiply_q6_k);
+}
+
+static bool supports(const struct ggml_tensor * dst) {
+    return dst->ne[1] <= PRODUCT_FEW_COLUMNS_K;
+}
+
+const struct product_kernel product_rows_k = {
+    .name           = "rows k",
+    .types          = PRODUCT_TYPE(Q4_K) | PRODUCT_TYPE(Q6_K),
+    .supports       = supports,
+    .block          = QK_K,
+    .block_size     = sizeof(block_q8_K),
+    .round          = round_blocks,
+    .private_max    = 4096,
+    .height         = 2,
+    .slice_rows     = 128,
+    .slice_columns  = 256,
+    .min_slice_size = 16384,
+    .multiply       = multiply,
+};
 
 #endif

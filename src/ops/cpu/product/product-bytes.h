@@ -1,12 +1,15 @@
 #pragma once
 
-// Blocks of 32 weights in 8 bits, of several rows at once: 16 rows with VNNI, 8 with AVX2.
+// Weights and columns in 8 bits, HEIGHT rows at once: 16 with VNNI, 8 with AVX2.
 //
 // The weights of a block are transposed, so that a vector holds four weights of each row and no sum
 // goes across a vector. They are stored as w + o, because the instructions multiply unsigned by
-// signed numbers.
+// signed numbers. A strip is unpacked once and multiplied with every column, while the next one is
+// fetched into the second-level cache.
+//
+// Sums of integers are exact, and blocks are added in increasing order.
 
-#include "mul-mat-bytes.h"
+#include "product.h"
 #include "simd.h"
 
 #include "ggml-cpu-impl.h"
@@ -17,9 +20,9 @@ enum {
     FOURS = 8, // vectors of 32 bytes of each row
 };
 
-#if MUL_MAT_VNNI
+#if PRODUCT_VNNI
 
-enum { HEIGHT = 16, TILE = 8, OFFSET_Q8_0 = 128, OFFSET_Q4_0 = 8 };
+enum { HEIGHT = 16, OFFSET_Q8_0 = 128, OFFSET_Q4_0 = 8 };
 
 typedef __m512i rows_i;
 typedef __m512  rows_f;
@@ -111,7 +114,7 @@ SIMD_INLINE rows_i dot_end(rows_i dot, int32_t sum, bool is_q8_0) {
 
 // Products of two weights are added in 16 bits: those of Q8_0 fit with |w|, and x with the sign of
 // w; those of Q4_0 fit for a whole block.
-enum { HEIGHT = 8, TILE = 4, OFFSET_Q8_0 = 0, OFFSET_Q4_0 = 8 };
+enum { HEIGHT = 8, OFFSET_Q8_0 = 0, OFFSET_Q4_0 = 8 };
 
 typedef __m256i rows_i;
 typedef __m256  rows_f;
@@ -198,3 +201,32 @@ SIMD_INLINE rows_i dot_end(rows_i dot, int32_t sum, bool is_q8_0) {
 
 typedef uint8_t  rows_u8 __attribute__((vector_size(sizeof(rows_i))));
 typedef uint32_t rows_u32 __attribute__((vector_size(sizeof(rows_i))));
+
+enum { STRIP_MAX = 32 };
+
+// A strip of rows and the columns it is multiplied with.
+struct strip {
+    const struct product_part * part;
+    const char *                rows[STRIP_MAX]; // those past the end repeat the last one
+    int64_t                     n_rows;          // that exist
+    const char *                next;            // rows of the next strip, neighbors; may be NULL
+    char *                      y;               // the first row
+};
+
+static inline void multiply_strips(const struct product_part * part, int64_t height,
+        void (*multiply)(const struct strip * s)) {
+    for (int64_t r = 0; r < part->n_rows; r += height) {
+        const int64_t left = part->n_rows - r;
+        const char *  rows = part->rows + r * part->row_size;
+        struct strip  s    = {
+                .part   = part,
+                .n_rows = left < height ? left : height,
+                .next   = left > height ? rows + height * part->row_size : part->next,
+                .y      = part->y + r * (int64_t) sizeof(float),
+        };
+        for (int64_t i = 0; i < height; ++i) {
+            s.rows[i] = rows + (i < s.n_rows ? i : s.n_rows - 1) * part->row_size;
+        }
+        multiply(&s);
+    }
+}

@@ -131,17 +131,17 @@ static int64_t shared_floats(const struct scan_dims * dims, int32_t kind) {
 }
 
 size_t signed_work_size(const struct ggml_tensor * op, int n_threads) {
-    const struct scan_dims dims  = scan_dims_get(op);
+    const struct scan_dims dims  = ggml_scan_dims_get(op);
     const int64_t          tiles = tile_scan_floats(&dims, prep_floats(&dims));
     return (size_t) (n_threads * (tiles > dims.head_size ? tiles : dims.head_size) +
-                     shared_floats(&dims, scan_params_get(op).kind)) *
+                     shared_floats(&dims, ggml_scan_params_get(op).kind)) *
                    sizeof(float) +
            VEC_BYTES;
 }
 
 void signed_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst) {
-    const struct scan_dims   dims  = scan_dims_get(dst);
-    const struct scan_params p     = scan_params_get(dst);
+    const struct scan_dims   dims  = ggml_scan_dims_get(dst);
+    const struct scan_params p     = ggml_scan_params_get(dst);
     struct ggml_tensor *     aux   = dst->src[SIGNED_SRC_AUX];
     float *                  work  = work_aligned(params->wdata);
     struct head_gate *       gates = (struct head_gate *) work;
@@ -163,7 +163,7 @@ void signed_forward(const struct ggml_compute_params * params, struct ggml_tenso
     if (has_head_gates(p.kind)) { // tile_scan_forward has a barrier before they are used
         for (int64_t sh = params->ith; sh < dims.n_seqs * dims.n_head; sh += params->nth) {
             struct scan_seq seq;
-            if (scan_seq_get(dst, sh / dims.n_head, &seq)) {
+            if (ggml_scan_seq_get(dst, sh / dims.n_head, &seq)) {
                 head_gates(&op, dst, &seq, sh % dims.n_head, gates);
             }
         }

@@ -39,8 +39,8 @@ int64_t tile_scan_floats(const struct scan_dims * dims, int64_t prep_floats) {
 // Packing a batch
 //
 
-void rows_pack(float * packed, const struct tokens * x, int64_t h, int64_t n_factors, int64_t t0,
-        int64_t t1, int64_t width) {
+void scan_pack_rows(float * packed, const struct tokens * x, int64_t h, int64_t n_factors,
+        int64_t t0, int64_t t1, int64_t width) {
     for (int64_t t = t0; t < t1; ++t) {
         for (int64_t f = 0; f < n_factors; ++f) {
             row_copy(packed, tokens_row(x, h, f, t), width);
@@ -133,14 +133,14 @@ static void tile_keep(const struct tile * tile, const struct ggml_tensor * dst,
 //
 
 // The tokens t0 .. t1 − 1 of head h.
-static struct ahead ahead_get(const struct tile_scan * scan, const struct ggml_tensor * dst,
-        int64_t h, int64_t t0, int64_t t1) {
-    const struct scan_dims * dims  = &scan->dims;
-    struct ahead             ahead = { .tokens = t1 - t0 };
-    for (; ahead.n_inputs < INPUTS_MAX && scan->inputs[ahead.n_inputs].width > 0;
-            ++ahead.n_inputs) {
-        const struct input * x      = &scan->inputs[ahead.n_inputs];
-        ahead.input[ahead.n_inputs] = (struct ahead_rows) {
+static struct tile_prefetch prefetch_get(const struct tile_scan * scan,
+        const struct ggml_tensor * dst, int64_t h, int64_t t0, int64_t t1) {
+    const struct scan_dims * dims     = &scan->dims;
+    struct tile_prefetch     prefetch = { .tokens = t1 - t0 };
+    for (; prefetch.n_inputs < INPUTS_MAX && scan->inputs[prefetch.n_inputs].width > 0;
+            ++prefetch.n_inputs) {
+        const struct input * x            = &scan->inputs[prefetch.n_inputs];
+        prefetch.input[prefetch.n_inputs] = (struct prefetch_rows) {
             .data     = (const char *) tokens_row(&x->tokens, h, 0, t0),
             .nb_token = x->tokens.nb_token,
             .nb_row   = x->tokens.nb_factor,
@@ -148,14 +148,14 @@ static struct ahead ahead_get(const struct tile_scan * scan, const struct ggml_t
             .width    = x->width,
         };
     }
-    const size_t row              = (size_t) dims->d_v * sizeof(float);
-    ahead.input[ahead.n_inputs++] = (struct ahead_rows) {
+    const size_t row                    = (size_t) dims->d_v * sizeof(float);
+    prefetch.input[prefetch.n_inputs++] = (struct prefetch_rows) {
         .data     = (const char *) dst->data + (size_t) (t0 * dims->n_head + h) * row,
         .nb_token = (size_t) dims->n_head * row,
         .rows     = 1,
         .width    = dims->d_v,
     };
-    return ahead;
+    return prefetch;
 }
 
 //
@@ -263,7 +263,7 @@ static void task_token(struct ggml_tensor * dst, const struct tile_scan * scan,
 // inside a chunk is a detour. The tiles go to it from the beginning of the chunk, and then back.
 static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan,
         const struct scan_seq * seq, const struct task * task, int64_t n, int64_t last,
-        struct ahead next, float * work) {
+        struct tile_prefetch next, float * work) {
     const struct scan_dims *   dims   = &scan->dims;
     const struct tile_kernel * kernel = scan->kernel;
     const struct layout        l      = layout_of(dims);
@@ -282,23 +282,24 @@ static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan,
             detour              = begin == n;
             end                 = detour ? end : begin;
         }
-        const int64_t t0    = seq->first + n;
-        const int64_t t1    = seq->first + end;
-        struct ahead  ahead = end == last ? next
-                                          : ahead_get(scan, dst, task->h, t1,
-                                                    seq->first + segment_end(dims, end, last));
-        ahead.per_factor    = (float) ahead.tokens /
-                           (float) ((task->tile1 - task->tile0) * (t1 - t0) * dims->n_h);
+        const int64_t        t0 = seq->first + n;
+        const int64_t        t1 = seq->first + end;
+        struct tile_prefetch prefetch =
+                end == last ? next
+                            : prefetch_get(scan, dst, task->h, t1,
+                                      seq->first + segment_end(dims, end, last));
+        prefetch.per_factor = (float) prefetch.tokens /
+                              (float) ((task->tile1 - task->tile0) * (t1 - t0) * dims->n_h);
         kernel->prepare(scan->op, task->h, t0, t1, work + l.prep);
         for (int64_t i = task->tile0; i < task->tile1; ++i) {
             struct tile tile = {
-                .S     = work + l.S + (one_segment ? 0 : i * dims->d_k * TILE),
-                .h     = task->h,
-                .col   = i * TILE,
-                .cols  = tile_cols(dims, i),
-                .t0    = t0,
-                .t1    = t1,
-                .ahead = &ahead,
+                .S        = work + l.S + (one_segment ? 0 : i * dims->d_k * TILE),
+                .h        = task->h,
+                .col      = i * TILE,
+                .cols     = tile_cols(dims, i),
+                .t0       = t0,
+                .t1       = t1,
+                .prefetch = &prefetch,
             };
             for (int c = 0; c < COLS_MAX && scan->x[c].data != NULL; ++c) {
                 cols_pack(&tile, c, &scan->x[c], dims, work + l.x[c]);
@@ -350,20 +351,20 @@ static int64_t pass_tokens(const struct scan_dims * dims) {
 }
 
 // The first segment of task i in the pass that starts at token w of each sequence.
-static struct ahead ahead_of(const struct ggml_tensor * dst, const struct tile_scan * scan,
-        int64_t runs, int64_t i, int64_t w, int64_t pass) {
-    const struct scan_dims * dims  = &scan->dims;
-    struct ahead             ahead = { 0 };
+static struct tile_prefetch prefetch_of(const struct ggml_tensor * dst,
+        const struct tile_scan * scan, int64_t runs, int64_t i, int64_t w, int64_t pass) {
+    const struct scan_dims * dims     = &scan->dims;
+    struct tile_prefetch     prefetch = { 0 };
     struct scan_seq          seq;
     if (i < dims->n_seqs * dims->n_head * runs) {
         const struct task task = task_get(dims, runs, i);
-        if (scan_seq_get(dst, task.s, &seq) && seq.count > w && seq.count > 1) {
+        if (ggml_scan_seq_get(dst, task.s, &seq) && seq.count > w && seq.count > 1) {
             const int64_t last = w + pass < seq.count ? w + pass : seq.count;
-            ahead              = ahead_get(
+            prefetch           = prefetch_get(
                     scan, dst, task.h, seq.first + w, seq.first + segment_end(dims, w, last));
         }
     }
-    return ahead;
+    return prefetch;
 }
 
 void tile_scan_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst,
@@ -378,7 +379,7 @@ void tile_scan_forward(const struct ggml_compute_params * params, struct ggml_te
     int64_t longest = 1;
     for (int64_t s = 0; s < dims->n_seqs; ++s) {
         struct scan_seq seq;
-        if (scan_seq_get(dst, s, &seq) && seq.count > longest) {
+        if (ggml_scan_seq_get(dst, s, &seq) && seq.count > longest) {
             longest = seq.count;
         }
     }
@@ -395,7 +396,7 @@ void tile_scan_forward(const struct ggml_compute_params * params, struct ggml_te
 
             const struct task task = task_get(dims, runs, i);
             struct scan_seq   seq;
-            if (!scan_seq_get(dst, task.s, &seq)) {
+            if (!ggml_scan_seq_get(dst, task.s, &seq)) {
                 if (w == 0 && task.h == 0 && task.tile0 == 0) {
                     scan_fill_nan(dst, dims, &seq);
                 }
@@ -403,8 +404,8 @@ void tile_scan_forward(const struct ggml_compute_params * params, struct ggml_te
                 task_token(dst, scan, &seq, &task, work);
             } else if (seq.count > w || w == 0) {
                 task_run(dst, scan, &seq, &task, w, w + pass < seq.count ? w + pass : seq.count,
-                        next < n ? ahead_of(dst, scan, runs, next, w, pass)
-                                 : ahead_of(dst, scan, runs, params->ith, w + pass, pass),
+                        next < n ? prefetch_of(dst, scan, runs, next, w, pass)
+                                 : prefetch_of(dst, scan, runs, params->ith, w + pass, pass),
                         work);
             }
         }

@@ -37,8 +37,8 @@ static float column_dot(const float * S, const float * x, int64_t d_k, int64_t d
 }
 
 void householder_reference(const struct ggml_compute_params * params, struct ggml_tensor * dst) {
-    const struct scan_dims dims  = scan_dims_get(dst);
-    const float            scale = scan_params_get(dst).scale;
+    const struct scan_dims dims  = ggml_scan_dims_get(dst);
+    const float            scale = ggml_scan_params_get(dst).scale;
     const int64_t          d_k   = dims.d_k;
     const int64_t          d_v   = dims.d_v;
 
@@ -57,7 +57,7 @@ void householder_reference(const struct ggml_compute_params * params, struct ggm
     for (int64_t sh = params->ith; sh < dims.n_seqs * dims.n_head; sh += params->nth) {
         const int64_t   h = sh % dims.n_head;
         struct scan_seq seq;
-        if (!scan_seq_get(dst, sh / dims.n_head, &seq)) {
+        if (!ggml_scan_seq_get(dst, sh / dims.n_head, &seq)) {
             if (h == 0) {
                 scan_fill_nan(dst, &dims, &seq);
             }
@@ -132,8 +132,8 @@ static float transition(const struct scan_params * p, const struct ggml_tensor *
 }
 
 void signed_reference(const struct ggml_compute_params * params, struct ggml_tensor * dst) {
-    const struct scan_dims   dims = scan_dims_get(dst);
-    const struct scan_params p    = scan_params_get(dst);
+    const struct scan_dims   dims = ggml_scan_dims_get(dst);
+    const struct scan_params p    = ggml_scan_params_get(dst);
     const int64_t            d_k  = dims.d_k;
     const int64_t            d_v  = dims.d_v;
 
@@ -155,7 +155,7 @@ void signed_reference(const struct ggml_compute_params * params, struct ggml_ten
     for (int64_t sh = params->ith; sh < dims.n_seqs * dims.n_head; sh += params->nth) {
         const int64_t   h = sh % dims.n_head;
         struct scan_seq seq;
-        if (!scan_seq_get(dst, sh / dims.n_head, &seq)) {
+        if (!ggml_scan_seq_get(dst, sh / dims.n_head, &seq)) {
             if (h == 0) {
                 scan_fill_nan(dst, &dims, &seq);
             }

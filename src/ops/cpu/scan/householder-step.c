@@ -55,16 +55,17 @@ void householder_step_prepare(const void * ctx, int64_t h, int64_t t0, int64_t t
     const int64_t              n_h = op->dims.n_h;
     const struct layout        l   = layout_of(&op->dims);
 
-    rows_pack(prep + l.k, &op->k, h, n_h, t0, t1, d_k);
-    rows_pack(prep + l.q, &op->q, h, 1, t0, t1, d_k);
+    scan_pack_rows(prep + l.k, &op->k, h, n_h, t0, t1, d_k);
+    scan_pack_rows(prep + l.q, &op->q, h, 1, t0, t1, d_k);
     if (op->gate_kind != GATE_NONE) {
-        rows_pack(prep + l.gate, &op->gate, h, 1, t0, t1, op->gate_kind == GATE_CHANNEL ? d_k : 1);
+        scan_pack_rows(
+                prep + l.gate, &op->gate, h, 1, t0, t1, op->gate_kind == GATE_CHANNEL ? d_k : 1);
     }
     if (op->r.data == NULL) {
-        rows_pack(prep + l.beta, &op->beta, h, n_h, t0, t1, 1);
+        scan_pack_rows(prep + l.beta, &op->beta, h, n_h, t0, t1, 1);
     } else {
-        rows_pack(prep + l.r, &op->r, h, 1, t0, t1, d_k);
-        rows_pack(prep + l.w, &op->w, h, 1, t0, t1, d_k);
+        scan_pack_rows(prep + l.r, &op->r, h, 1, t0, t1, d_k);
+        scan_pack_rows(prep + l.w, &op->w, h, 1, t0, t1, d_k);
     }
     for (int64_t t = 0; t < t1 - t0; ++t) {
         const float * q = prep + l.q + t * d_k;
@@ -187,8 +188,8 @@ static void step_delta(
                         vec2_scale(op->scale, vec2_fma(prep[l.qk + t], pend.d1, sums.p)));
             }
         }
-        ahead_list(tile->ahead, n_h);
-        ahead_rest(tile->ahead, 0);
+        prefetch_list(tile->prefetch, n_h);
+        prefetch_rest(tile->prefetch, 0);
     }
     if (pend.k1 != NULL) {
         sweep_rows(tile->S, d_k, true, false, &pend, GATE_NONE, NULL, false, NULL, NULL);
@@ -214,8 +215,8 @@ static void step_rank_one(
         pend.d2      = vec2_load(tile->x[0] + t * tile->x_row[0]); // v
         const vec2 o = vec2_fma(prep[l.qk + t], pend.d2, vec2_fma(prep[l.qw + t], pend.d1, sums.p));
         vec2_store(tile->y + t * tile->y_row, vec2_scale(op->scale, o));
-        ahead_list(tile->ahead, 1);
-        ahead_rest(tile->ahead, 0);
+        prefetch_list(tile->prefetch, 1);
+        prefetch_rest(tile->prefetch, 0);
     }
     if (pend.k1 != NULL) {
         sweep_rows(tile->S, d_k, true, true, &pend, GATE_NONE, NULL, false, NULL, NULL);

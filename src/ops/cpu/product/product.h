@@ -1,0 +1,131 @@
+#pragma once
+
+// Matrix products on the CPU.
+//
+//     y[r, c] = Σ_k w[r, k] x[k, c]        w [K, R], of any type; x [K, C] and y [R, C], F32
+//
+// A kernel multiplies some rows of one matrix with some columns. Its description says which
+// products it can compute and how it divides them; product.c chooses the first one of a table and
+// runs it on all threads. No kernel looks at a node of a graph while it multiplies: what it gets is
+// a part. Products with a matrix per column, of which a list of columns belongs to each matrix
+// (GGML_OP_MUL_MAT_ID), can call the kernels in the same way.
+//
+// Words: a strip is the rows that a kernel multiplies together, a slice the rows that a thread
+// takes at once.
+
+#include "lrnn-ops.h"
+#include "product-limits.h"
+
+#include "ggml-impl.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#    define PRODUCT_AVX2 1
+#else
+#    define PRODUCT_AVX2 0
+#endif
+
+#if PRODUCT_AVX2 && defined(__AVX512VNNI__)
+#    define PRODUCT_VNNI 1
+#else
+#    define PRODUCT_VNNI 0
+#endif
+
+struct ggml_compute_params;
+
+// A node GGML_OP_MUL_MAT. Matrices of one column that share a matrix of w count as columns of one
+// matrix.
+struct product {
+    const struct ggml_tensor *w, *x, *y;
+    int64_t                   K, R, C;
+    int64_t                   n2, n_matrices; // matrices of x: in dimension 2, and of both
+    int64_t                   x_nb1, y_nb1;   // bytes between columns
+};
+
+// Column c of matrix m of x
+static inline const float * product_x(const struct product * p, int64_t m, int64_t c) {
+    return (const float *) (const void *) ((const char *) p->x->data + c * p->x_nb1 +
+                                           m % p->n2 * (int64_t) p->x->nb[2] +
+                                           m / p->n2 * (int64_t) p->x->nb[3]);
+}
+
+// Rows of a matrix times some of its columns.
+struct product_part {
+    enum ggml_type type; // of the rows
+    int64_t        K;
+    const char *   rows;
+    int64_t        row_size; // bytes between rows
+    int64_t        n_rows;
+    const char *   next;      // rows that the thread probably takes next; may be NULL
+    const char *   columns;   // column 0: prepared, or of x
+    int64_t        C;         // columns that were prepared together
+    int64_t        x_nb1;     // bytes between columns of x
+    int64_t        first;     // column of the part
+    int64_t        n_columns; // of the part
+    char *         y;         // of the first row and column
+    int64_t        y_nb1;     // bytes between columns of y
+    void *         work;      // work_size bytes
+};
+
+struct product_kernel {
+    const char * name;
+    uint64_t     types; // of w: bits 1 << GGML_TYPE_…
+    bool (*supports)(const struct ggml_tensor * dst);
+
+    // How the columns are prepared; all fields may be 0, for a kernel that reads x. Either a column
+    // is rounded block by block, or `prepare` writes share i of n of all columns, of all matrices.
+    int64_t block;      // numbers of a block of a column
+    size_t  block_size; // bytes of a rounded block
+    bool    by_block;   // block b of all columns, then block b + 1, …; otherwise column by column
+    void (*round)(enum ggml_type type, const float * x, int64_t n, char * out,
+            int64_t stride); // n blocks, which are then `stride` bytes apart
+    size_t (*prepared_size)(const struct product * p);
+    void (*prepare)(const struct product * p, char * out, int64_t i, int64_t n);
+
+    // Up to this many numbers of x, every thread prepares all columns for itself. That is cheaper
+    // than a barrier.
+    int64_t private_max;
+
+    int64_t height;         // rows of a strip
+    int64_t slice_rows;     // maximum, if the threads share prepared columns
+    int64_t slice_columns;  // maximum, in that case
+    int64_t min_slice_size; // bytes of weights, otherwise
+    size_t  work_size;      // bytes for each thread, in the first case
+
+    void (*multiply)(const struct product_part * part); // NULL: ggml computes the product
+};
+
+// kernels for many columns
+extern const struct product_kernel product_f32; // of any type, converted to F32
+extern const struct product_kernel product_k;   // Q4_K, Q5_K, Q6_K, IQ4_XS in 8 bits
+
+// for any number of columns
+extern const struct product_kernel product_q8_0; // Q8_0 and Q4_0 in 8 bits
+
+// for few columns
+extern const struct product_kernel product_rows_k; // Q4_K and Q6_K
+extern const struct product_kernel product_rows_f32;
+extern const struct product_kernel product_rows_f16;
+extern const struct product_kernel product_odd_rows; // F32 and F16, short rows of any length
+extern const struct product_kernel product_vec_dot;  // Q8_0 and Q4_0 on CPUs without AVX2
+
+// The kernel of a node; NULL: ggml computes it.
+const struct product_kernel * product_kernel_of(const struct ggml_tensor * dst);
+
+// True if no thread waits for another: each uses only a private part of the work buffer.
+bool product_is_private(const struct product_kernel * kernel, const struct ggml_tensor * dst);
+
+// The weights that thread ith of nth reads in such a product if no other thread helps.
+void product_weights_of(const struct product_kernel * kernel, const struct ggml_tensor * dst,
+        int ith, int nth, const char ** begin, const char ** end);
+
+// True if a column must have the bits that it has alone, or there are too few for product_f32.
+static inline bool product_is_few(const struct ggml_tensor * dst) {
+    return dst->ne[1] < PRODUCT_MANY_COLUMNS ||
+           ggml_get_op_params_i32(dst, LRNN_OP_PARAM_BATCH_INVARIANT) != 0;
+}
+
+#define PRODUCT_TYPE(name) (UINT64_C(1) << GGML_TYPE_##name)
