@@ -1,51 +1,60 @@
-"""The training text of the language models: files, shares, held-out parts and order of windows.
+"""The training texts of the language models: files, held-out parts and order of windows.
 
-SOURCES lists the files, JSON lines below the data folder; ../README.md describes their content and
-licenses. The last 5% of each document (novels) or of the documents (all others) are held out.
+../README.md describes the content of the files and their licenses. A corpus gives the windows of a
+step, the same for every model, and held-out samples.
 """
 
+import gzip
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
 
 import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-HELD_OUT = 0.05
 BETWEEN = "\n\n"
+END = "<|endoftext|>"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Held-out text; a model predicts all tokens but the first, from an empty state."""
+
+    ids: torch.Tensor
+    n_bytes: int                           # that the predicted tokens stand for
 
 
 @dataclass(frozen=True)
 class Source:
-    name: str
+    """A file of JSON lines below the data folder. A last part of each document (novels) or of the
+    documents (all others) is held out."""
+
     file: str
-    share: float                           # of the windows
     text: Callable[[dict], str]            # of a record
-    by_document: bool                      # hold out documents instead of their ends
+    by_document: bool = True               # hold out documents instead of their ends
 
 
-SOURCES = (
-    Source("novels", "slimpajama/gutenberg_books.standin.jsonl", 0.35,
-           lambda r: r["text"], False),
-    Source("gsm8k", "math-hard/gsm8k_train4000.standin.jsonl", 0.25,
-           lambda r: f"Problem: {r['question']}, Solution: {r['answer']}", True),
-    Source("python", "codeparrot/debian_python.standin.jsonl", 0.35,
-           lambda r: r["content"], True),
-    Source("triviaqa", "triviaqa/triviaqa_nocontext_3000.jsonl", 0.05,
-           lambda r: f"Question: {r['question']}, Answer: {r['answer']['value']}", True),
-)
+SOURCES = {
+    "novels":   Source("slimpajama/gutenberg_books.standin.jsonl", lambda r: r["text"], False),
+    "gsm8k":    Source("math-hard/gsm8k_train4000.standin.jsonl",
+                       lambda r: f"Problem: {r['question']}, Solution: {r['answer']}"),
+    "python":   Source("codeparrot/debian_python.standin.jsonl", lambda r: r["content"]),
+    "triviaqa": Source("triviaqa/triviaqa_nocontext_3000.jsonl",
+                       lambda r: f"Question: {r['question']}, Answer: {r['answer']['value']}"),
+}
 
 
-def split(source: Source, folder: Path) -> tuple[bytes, bytes]:
+def split(source: Source, folder: Path, held_out: float) -> tuple[bytes, bytes]:
     """(train, held out)"""
     # not splitlines(): strings contain U+2028
     lines = (folder / source.file).read_bytes().split(b"\n")
     texts = [source.text(json.loads(line)) for line in lines if line]
     if source.by_document:
-        cut = round(len(texts) * (1 - HELD_OUT))
+        cut = round(len(texts) * (1 - held_out))
         train, held = texts[:cut], texts[cut:]
     else:
-        cuts = [round(len(t) * (1 - HELD_OUT)) for t in texts]
+        cuts = [round(len(t) * (1 - held_out)) for t in texts]
         train = [t[:c] for t, c in zip(texts, cuts)]
         held = [t[c:] for t, c in zip(texts, cuts)]
     return BETWEEN.join(train).encode(), BETWEEN.join(held).encode()
@@ -55,15 +64,19 @@ def as_tensor(data: bytes) -> torch.Tensor:
     return torch.frombuffer(bytearray(data), dtype=torch.uint8).long()
 
 
-class Corpus:
-    def __init__(self, folder: Path):
-        pairs = {s.name: split(s, folder) for s in SOURCES}
+class Bytes:
+    """Windows at random places of sources, one token per byte."""
+
+    vocab, end = 256, None
+
+    def __init__(self, folder: Path, held_out: float, **shares: float):
+        pairs = {name: split(SOURCES[name], folder, held_out) for name in shares}
         self.train = [as_tensor(a) for a, _ in pairs.values()]
-        self.held_out = {name: as_tensor(b) for name, (_, b) in pairs.items()}
-        self.shares = torch.tensor([s.share for s in SOURCES])
+        self.held = {name: as_tensor(b) for name, (_, b) in pairs.items()}
+        self.shares = torch.tensor(list(shares.values()))
 
     def batch(self, step: int, rows: int, length: int) -> torch.Tensor:
-        """Windows [rows, length + 1] of a step, the same for every model."""
+        """Windows [rows, length + 1] of a step."""
         g = torch.Generator().manual_seed(step)
         picks = torch.multinomial(self.shares, rows, replacement=True, generator=g)
         windows = []
@@ -72,3 +85,64 @@ class Corpus:
             at = torch.randint(len(text) - length, (), generator=g)
             windows.append(text[at : at + length + 1])
         return torch.stack(windows)
+
+    def held_out(self, length: int, whole: bool) -> dict[str, list[Sample]]:
+        """8 windows of each source, or 64, spaced evenly in the text."""
+        found = {}
+        for name, text in self.held.items():
+            places = torch.linspace(0, len(text) - length - 1, 64 if whole else 8).long()
+            found[name] = [Sample(text[at : at + length + 1], length) for at in places.tolist()]
+        return found
+
+    def save_tokenizer(self, folder: Path) -> None:
+        """None: an option of lrnn-convert."""
+
+
+class Stories:
+    """Windows that begin with a story, in our own byte-level BPE. The text is END, a story, END, a
+    story, …, END. The last 500 stories are held out."""
+
+    vocab, end = 2048, 0
+    file, held_stories = "stories/tinystories-sample.txt.gz", 500
+
+    def __init__(self, folder: Path):
+        with gzip.open(folder / self.file, "rt") as f:
+            stories = [s.strip() for s in f.read().split(END) if s.strip()]
+        stories, self.held = stories[: -self.held_stories], stories[-self.held_stories :]
+        self.tokenizer = Tokenizer(models.BPE())
+        self.tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        self.tokenizer.decoder = decoders.ByteLevel()
+        self.tokenizer.train_from_iterator(stories, trainers.BpeTrainer(
+            vocab_size=self.vocab, special_tokens=[END], show_progress=False,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+        text, self.starts = [], []
+        for story in self.tokenizer.encode_batch(stories):
+            self.starts.append(len(text))
+            text += [self.end, *story.ids]
+        self.text = torch.tensor([*text, self.end])
+
+    def batch(self, step: int, rows: int, length: int) -> torch.Tensor:
+        """Windows [rows, length + 1] of a step. Every story is the first of a window once before
+        any is so again."""
+        starts = [at for at in self.starts if at + length < len(self.text)]
+        windows = []
+        for i in range(step * rows, (step + 1) * rows):
+            turn, i = divmod(i, len(starts))
+            order = torch.randperm(len(starts), generator=torch.Generator().manual_seed(turn))
+            at = starts[order[i]]
+            windows.append(self.text[at : at + length + 1])
+        return torch.stack(windows)
+
+    def held_out(self, length: int, whole: bool) -> dict[str, list[Sample]]:
+        """The first 50 held-out stories, or all of them, cut after `length` tokens."""
+        samples = []
+        for story in self.tokenizer.encode_batch(self.held[: None if whole else 50]):
+            ids = [self.end, *story.ids, self.end][: length + 1]
+            n_bytes = len(self.tokenizer.decode(ids).encode())
+            samples.append(Sample(torch.tensor(ids), n_bytes))
+        return {"stories": samples}
+
+    def save_tokenizer(self, folder: Path) -> None:
+        self.tokenizer.save(str(folder / "tokenizer.json"))
+        config = dict(bos_token=END, eos_token=END, add_bos_token=True)
+        (folder / "tokenizer_config.json").write_text(json.dumps(config) + "\n")
