@@ -26,6 +26,10 @@ class Task:
     # generator, rows, letters -> ids, answers [rows, letters]; parts of the state
     # [len(parts), rows, letters]
     make: Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray, np.ndarray]]
+    # whether a sequence is an expression that ends with =; the paper asks for its value only there
+    is_expression: bool = False
+    # number of last answers that depend on the whole sequence
+    tail: int = 100
 
     def batch(self, rng: np.random.Generator, rows: int,
               length: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -81,35 +85,102 @@ def modular_arithmetic(name: str, m: int) -> Task:
             states[:, :, t] = total, term, op - plus
         return ids, values, states
 
-    return Task(name, [BOS, "+", "-", "*", "=", *map(str, range(m))], m, (m, m, 4), make)
+    return Task(name, [BOS, "+", "-", "*", "=", *map(str, range(m))], m, (m, m, 4), make,
+                is_expression=True)
 
 
-def symmetric_group(name: str, n: int) -> Task:
-    """Parts of the state: the image of each point."""
+def modular_brackets(name: str, m: int) -> Task:
+    """An expression of n letters, then =.
+        n = 1: d;  n = 2: - d;  n = 3: ( d );  n = 4: ( - d )
+        n > 4: ( a o b ), a an expression of 1 to n - 4 letters, o one of + - *
+    The answer at ) is the value of this pair of brackets, at = of the whole. No other letter has
+    an answer. No parts of the state are defined."""
+    plus, minus, times, opening, closing, equals, zero = range(1, 8)
+
+    def expression(draw, n, ids, values):
+        """Appends n letters and returns the value; draw(a, b): a random integer of a to b."""
+        def put(letter, value=NO_ANSWER):
+            ids.append(letter)
+            values.append(value)
+
+        if n > 2:
+            put(opening)
+        if n > 4:
+            left = draw(1, n - 4)
+            x = expression(draw, left, ids, values)
+            op = draw(plus, times)
+            put(op)
+            y = expression(draw, n - 3 - left, ids, values)
+            x = (x + y, x - y, x * y)[op - plus] % m
+        else:
+            x = draw(0, m - 1)
+            if n % 2 == 0:
+                put(minus)
+            put(zero + x)
+            x = x if n % 2 else -x % m
+        if n > 2:
+            put(closing, zero + x)
+        return x
+
+    def make(rng, rows, length):
+        draws = iter(())
+
+        def draw(a, b):
+            nonlocal draws
+            for x in draws:
+                return a + int(x * (b - a + 1))
+            draws = iter(rng.random(4096).tolist())
+            return draw(a, b)
+
+        ids, answers = [], []
+        for _ in range(rows):
+            row, values = [], []
+            x = expression(draw, length - 1, row, values)
+            ids.append([*row, equals])
+            answers.append([*values, zero + x])
+        return np.array(ids), np.array(answers), np.empty((0, rows, length), dtype=np.int64)
+
+    return Task(name, [BOS, "+", "-", "*", "(", ")", "=", *map(str, range(m))], m, (), make,
+                is_expression=True, tail=1)
+
+
+def symmetric_group(name: str, n: int, most: int | None = None, tokens: int = 1) -> Task:
+    """most: letters that move at most so many points. tokens: per letter, the others are _; the
+    answer comes tokens - 1 positions late. Parts of the state: the image of each point."""
     elements = list(permutations(range(n)))
+    letters = np.array([i for i, p in enumerate(elements)
+                        if most is None or sum(a != b for a, b in enumerate(p)) <= most])
     number = {p: i for i, p in enumerate(elements)}
     # table[a, b]: a ∘ b, first b then a
     table = np.array([[number[tuple(a[b[i]] for i in range(n))] for b in elements]
                       for a in elements])
 
     def make(rng, rows, length):
-        x = rng.integers(0, len(elements), (rows, length))
+        late = tokens - 1
+        x = np.full((rows, length), len(elements))
+        x[:, ::tokens] = rng.choice(letters, (rows, len(range(0, length, tokens))))
         y, state = np.empty_like(x), np.zeros(rows, dtype=np.int64)
         for t in range(length):
-            state = table[state, x[:, t]]
+            if t >= late and (t - late) % tokens == 0:
+                state = table[state, x[:, t - late]]
             y[:, t] = state
         return 1 + x, 1 + y, images[:, y]
 
     images = np.array(elements).T
     symbols = ["".join(str(i + 1) for i in p) for p in elements]
-    return Task(name, [BOS, *symbols], len(elements), (n,) * n, make)
+    return Task(name, [BOS, *symbols, *["_"] * (tokens > 1)], len(elements), (n,) * n, make)
 
 
 TASKS = {t.name: t for t in (
     modular_addition("parity", 2),
     modular_addition("mod:3", 3),
     modular_addition("mod:5", 5),
+    modular_addition("mod:60", 60),
     modular_arithmetic("mod-arith:5", 5),
+    modular_brackets("mod-brackets:5", 5),
     symmetric_group("S3", 3),
     symmetric_group("S5", 5),
+    symmetric_group("S5-swaps", 5, most=2),
+    symmetric_group("S5-3-cycles", 5, most=3),
+    symmetric_group("S5-4-tokens", 5, tokens=4),
 )}

@@ -30,12 +30,14 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from checkpoint import save_model
-from layers import LanguageModel, delta_config, mamba_config
+from checkpoint import make_model, save_model
+from layers import delta_config, llama_config, mamba_config
 from tasks import BOS, NO_ANSWER, TASKS, Task
+from xlstm import xlstm_config
 
 SHORTEST, LONGEST = 3, 40
 VALIDATION = 512
+SEQUENCES = (8, 16, 24, 32, 40, 48, 64, 96, 128, 192, 256, 320, 384, 448, 512)
 SAVE_EVERY = 200                           # steps
 FULL_LOGIT = 18.0                          # σ(18) is 1 in F32
 ERASE_LOGIT = math.log(3)                  # 2 σ(log 3) is 1.5
@@ -56,6 +58,7 @@ class Recipe:
     steady: float = 0.0                    # weight of spread of the outputs of the mixers
     hints: tuple[tuple[int, ...], ...] = ()    # parts of the state that a layer must know
     first: int = 4                         # length at which the curriculum begins
+    longest: int = LONGEST                 # length at which it ends
     enough: float = 0.97                   # accuracy required for the next length
     seeds: int = 3
 
@@ -65,6 +68,10 @@ ARITHMETIC_HINTS = ((2,), (1, 2), (0, 1))
 
 
 def recipes() -> dict[str, Recipe]:
+    return with_hints() | table_recipes() | group_recipes()
+
+
+def with_hints() -> dict[str, Recipe]:
     found = {}
     sets = (("parity", "parity", 1), ("mod3", "mod:3", 2), ("mod5", "mod:5", 2), ("s3", "S3", 2),
             ("arith5", "mod-arith:5", 3))
@@ -93,10 +100,61 @@ def recipes() -> dict[str, Recipe]:
     return found
 
 
+def table_recipes() -> dict[str, Recipe]:
+    """The cells of Table 3 of the paper, on answers alone. The parity of the linear models is
+    among the recipes above."""
+    found = {}
+    for name, task, layers in (("parity", "parity", 2), ("arith5-answers", "mod-arith:5", 3),
+                               ("brackets5", "mod-brackets:5", 3)):
+        vocab, width = len(TASKS[task].symbols), 64
+        models = {"transformer": llama_config(vocab, width, layers, 4, 2 * width, init=0.1),
+                  "mlstm": xlstm_config(vocab, width, layers, 4, slstm=False),
+                  "slstm": xlstm_config(vocab, width, layers, 4, slstm=True)}
+        for signed, suffix in ((False, "pos"), (True, "neg")):
+            if name != "parity":
+                models[f"mamba-{suffix}"] = mamba_config(vocab, width, layers, signed, init=0.1)
+                models[f"delta-{suffix}"] = delta_config(vocab, width, layers, 4, 2 * width, signed,
+                                                         init=0.1)
+        for model, config in models.items():
+            # the paper's best result, DeltaNet on arithmetic without brackets, gets more time
+            steps, rows = 3000 if name == "parity" else 8000, 128
+            if name == "arith5-answers" and model.startswith("delta"):
+                steps, rows = 12000, 256
+            found[f"{name}-{model}"] = Recipe(
+                task, config, steps=steps, rows=rows, rate=3e-3, flat=0.5, beta2=0.98,
+                erase=model == "delta-neg", enough=0.9, seeds=1)
+    return found
+
+
+def group_recipes() -> dict[str, Recipe]:
+    """The group word problems of the papers, on answers alone, trained on at most 32 letters."""
+    found = {}
+    for name, task, longest in (("s5-swaps", "S5-swaps", 32), ("s5-3-cycles", "S5-3-cycles", 32),
+                                ("s5-4-tokens", "S5-4-tokens", 64), ("s5-plain", "S5", 32),
+                                ("z60", "mod:60", 32)):
+        vocab, width = len(TASKS[task].symbols), 64
+        options = dict(steps=4000, rate=5e-3, flat=0.6, rows=128, seeds=1, longest=longest,
+                       first=4 if name == "s5-4-tokens" else 1)
+
+        def config(layers: int, signed: bool, factors: int) -> dict:
+            return delta_config(vocab, width, layers, 4, 2 * width, signed, conv=False,
+                                factors=factors, init=0.1)
+
+        for layers in (1, 5):
+            for signed, suffix in ((False, "pos"), (True, "neg")):
+                found[f"{name}-delta{layers}-{suffix}"] = Recipe(
+                    task, config(layers, signed, 0), steady=1.0 if layers == 1 else 0.0, **options)
+        # one factor is DeltaNet with one layer
+        for factors in (2, 3, 4):
+            found[f"{name}-deltaproduct{factors}-neg"] = Recipe(
+                task, config(1, True, factors), steady=1.0, **options)
+    return found
+
+
 class Watch:
     """Keeps the outputs of the modules whose name ends with `suffix` during a forward pass."""
 
-    def __init__(self, model: LanguageModel, suffix: str):
+    def __init__(self, model: torch.nn.Module, suffix: str):
         self.found = []
         self.hooks = [module.register_forward_hook(lambda m, x, y: self.found.append(y))
                       for name, module in model.named_modules() if name.endswith(suffix)]
@@ -139,7 +197,7 @@ class Hints(torch.nn.Module):
     """Linear heads, for training only, that read parts of the automaton's state from the residual
     stream after a layer."""
 
-    def __init__(self, model: LanguageModel, task: Task, parts: tuple[tuple[int, ...], ...]):
+    def __init__(self, model: torch.nn.Module, task: Task, parts: tuple[tuple[int, ...], ...]):
         super().__init__()
         self.parts = parts
         self.sizes = task.parts
@@ -168,12 +226,12 @@ def rate_at(recipe: Recipe, step: int) -> float:
     return recipe.rate * min(1.0, (step + 1) / 50) * (0.5 + 0.5 * math.cos(math.pi * falling))
 
 
-def train(recipe: Recipe, seed: int, folder: Path) -> tuple[LanguageModel, int, float]:
+def train(recipe: Recipe, seed: int, folder: Path) -> tuple[torch.nn.Module, int, float]:
     """The model, the length that the curriculum reached, and the CPU time."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     task = TASKS[recipe.task]
-    model = LanguageModel(recipe.config)
+    model = make_model(recipe.config)
     hints = Hints(model, task, recipe.hints)
     betas, reads = Watch(model, "b_proj"), Watch(model, "o_proj")
     weights = [*model.parameters(), *hints.parameters()]
@@ -211,7 +269,7 @@ def train(recipe: Recipe, seed: int, folder: Path) -> tuple[LanguageModel, int, 
         ids, answers, states = task.batch_with_states(rng, recipe.rows, letters)
         logits = model(ids)
         loss = F.cross_entropy(logits.flatten(0, 1), answers.flatten())
-        full = length == LONGEST
+        full = length == recipe.longest
         loss = loss + hints(states, recipe.alike if full else 0.0)
         beta, read = betas.take(), reads.take()
         if recipe.steady > 0:
@@ -224,60 +282,76 @@ def train(recipe: Recipe, seed: int, folder: Path) -> tuple[LanguageModel, int, 
         loss.backward()
         torch.nn.utils.clip_grad_norm_(weights, 1.0)
         optimizer.step()
-        if letters == length and length < LONGEST:
+        if letters == length and length < recipe.longest:
             hit = logits[:, -3:].argmax(-1) == answers[:, -3:]
             hit = hit[answers[:, -3:] != NO_ANSWER]
             right = 0.8 * right + 0.2 * hit.float().mean().item()
             if right > recipe.enough:
-                length, right = min(length + (1 if length < 10 else 3), LONGEST), 0.5
+                length, right = min(length + (1 if length < 10 else 3), recipe.longest), 0.5
     for watch in (betas, reads, *hints.watches):
         watch.remove()
     return model, length, time.process_time() - began
 
 
 @torch.no_grad()
-def hits(model: LanguageModel, task: Task, rng: np.random.Generator, rows: int,
+def hits(model: torch.nn.Module, task: Task, rng: np.random.Generator, rows: int,
          letters: int) -> torch.Tensor:
-    """1 for right answers, 0 for wrong ones, [rows, letters]."""
+    """1 for right answers, 0 for wrong ones, NaN where there is none, [rows, letters]."""
     ids, answers = task.batch(rng, rows, letters)
-    return (model(ids).argmax(-1) == answers)[:, 1:].float()
+    right = (model(ids).argmax(-1) == answers).float()
+    return right.masked_fill(answers == NO_ANSWER, torch.nan)[:, 1:]
 
 
-def validate(model: LanguageModel, task: Task) -> float:
-    """Scaled accuracy at letters 40 to VALIDATION."""
-    rng = np.random.default_rng(1_000_001)
-    parts = [hits(model, task, rng, 32, VALIDATION)[:, LONGEST - 1 :] for _ in range(2)]
-    return task.scaled(torch.cat(parts).mean().item())
+def accuracy(task: Task, found: torch.Tensor) -> float:
+    return task.scaled(found.nanmean().item())
 
 
-def final_hits(model: LanguageModel, task: Task, rng: np.random.Generator,
+def final_hits(model: torch.nn.Module, task: Task, rng: np.random.Generator,
                rows: int) -> torch.Tensor:
     """Whether the final answer is right, for `rows` sequences of each even length of 40 to 256."""
     return torch.cat([hits(model, task, rng, rows, n)[:, -1] for n in range(40, 257, 2)])
 
 
-def curve_point(model: LanguageModel, task: Task) -> dict:
+def validate(model: torch.nn.Module, task: Task) -> float:
+    """Scaled accuracy at letters 40 to VALIDATION; if only the last answer depends on the whole
+    sequence, of that answer at lengths 40 to 256."""
+    rng = np.random.default_rng(1_000_001)
+    if task.tail == 1:
+        return accuracy(task, final_hits(model, task, rng, 8))
+    parts = [hits(model, task, rng, 32, VALIDATION)[:, LONGEST - 1 :] for _ in range(2)]
+    return accuracy(task, torch.cat(parts))
+
+
+def curve_point(model: torch.nn.Module, task: Task) -> dict:
     """Scaled accuracies on sequences of the learning curve alone."""
     rng = np.random.default_rng(1_000_003)
-    short = hits(model, task, rng, 64, 40)[:, 2:].mean().item()
-    final = final_hits(model, task, rng, 4).mean().item()
-    return {"3-40": round(task.scaled(short), 4), "40-256": round(task.scaled(final), 4)}
+    short = accuracy(task, hits(model, task, rng, 64, 40)[:, 2:])
+    final = accuracy(task, final_hits(model, task, rng, 4))
+    return {"3-40": round(short, 4), "40-256": round(final, 4)}
 
 
-def score(model: LanguageModel, task: Task) -> dict:
+def score(model: torch.nn.Module, task: Task) -> dict:
     """Scaled accuracies. 40-256: all lengths equally frequent, at the final = of expressions and at
-    every position of other sequences, which is equivalent. 1000 and 10000: the last hundred
-    answers."""
+    every position of other sequences, which is equivalent. 1000 and 10000: the last answers that
+    depend on the whole sequence."""
     rng = np.random.default_rng(1_000_002)
-    if task.name.startswith("mod-arith"):
+    if task.is_expression:
         inside = final_hits(model, task, rng, 32)
     else:
         inside = torch.cat([hits(model, task, rng, 64, 256)[:, 39:].flatten() for _ in range(8)])
     short = torch.cat([hits(model, task, rng, 64, 40)[:, 2:] for _ in range(8)])
-    scores = {"3-40": short.mean().item(), "40-256": inside.mean().item()}
+    scores = {"3-40": accuracy(task, short), "40-256": accuracy(task, inside)}
     for n, rows in ((1000, 64), (10000, 16)):
-        scores[str(n)] = hits(model, task, rng, rows, n)[:, -100:].mean().item()
-    return {k: round(task.scaled(v), 4) for k, v in scores.items()}
+        scores[str(n)] = accuracy(task, hits(model, task, rng, rows, n)[:, -task.tail :])
+    return {k: round(v, 4) for k, v in scores.items()}
+
+
+def score_sequences(model: torch.nn.Module, task: Task) -> dict:
+    """The share of sequences whose first n answers are all right, for some lengths n."""
+    rng = np.random.default_rng(1_000_004)
+    found = torch.cat([hits(model, task, rng, 64, SEQUENCES[-1]) for _ in range(8)])
+    whole = found.cumprod(1).mean(0)
+    return {str(n): round(whole[n - 1].item(), 4) for n in SEQUENCES}
 
 
 def save_tokenizer(task: Task, folder: Path) -> None:
@@ -311,11 +385,12 @@ def run(name: str, recipe: Recipe, out: Path) -> None:
     save_model(model, folder)
     save_tokenizer(task, folder)
     scores = score(model, task)
+    sequences = {} if task.is_expression else score_sequences(model, task)
     signed = recipe.config.get("signed", recipe.config.get("allow_neg_eigval"))
     result = dict(task=recipe.task, signed=signed, steps=recipe.steps, rate=recipe.rate,
                   parameters=sum(p.numel() for p in model.parameters()),
                   cpu_seconds=round(spent), seed=seed, seeds=tried,
-                  scores=scores)
+                  scores=scores, sequences=sequences)
     (folder / "scores.json").write_text(json.dumps(result, indent=1) + "\n")
     print(name, "seed", seed, scores, flush=True)
 
