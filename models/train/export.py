@@ -12,13 +12,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+from train_text import MODELS
+
 CONVERTER = Path(__file__).resolve().parents[2] / "convert"
 
 
-def convert(folder: Path, output: Path, signed: bool, *options: str) -> int:
+def convert(folder: Path, output: Path, signed: bool | None, *options: str) -> int:
+    """signed: None if the model has no eigenvalue range."""
     command = [sys.executable, "-m", "lrnn_convert", str(folder), "-o", str(output),
-               "--name", output.stem, "--quiet",
-               "--eigenvalues", "signed" if signed else "unsigned", *options]
+               "--name", output.stem, "--quiet", *options]
+    if signed is not None:
+        command += ["--eigenvalues", "signed" if signed else "unsigned"]
     subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": str(CONVERTER)})
     return output.stat().st_size
 
@@ -28,32 +32,45 @@ def number(x: float) -> str:
 
 
 def export_tasks(runs: Path, models: Path) -> None:
-    scores, seeds = [], []
+    scores, sequences, seeds = [], [], []
     for path in sorted(runs.glob("*/scores.json")):
         r, name = json.loads(path.read_text()), path.parent.name
         size = convert(path.parent, models / f"{name}.gguf", r["signed"], "--task", r["task"],
-                       "--trained-length", "40")
-        scores.append([f"`{name}`", r["task"], "[-1,1]" if r["signed"] else "[0,1]",
-                       *map(number, r["scores"].values())])
+                       "--trained-length", str(r["longest"]))
+        span = {True: "[-1,1]", False: "[0,1]", None: ""}[r["signed"]]
+        scores.append([f"`{name}`", r["task"], span, *map(number, r["scores"].values())])
+        if r["sequences"]:
+            sequences.append([f"`{name}`", *map(number, r["sequences"].values())])
+            lengths = list(r["sequences"])
         tried = ", ".join(f"{number(t['validation'])} ({t['reached']})" for t in r["seeds"])
         seeds.append([f"`{name}`", tried, r["seed"], r["steps"], f"{r['cpu_seconds']} s",
                       f"{r['parameters']:,}", f"{size / 1000:.0f} kB"])
     if scores:
         table(["file", "task", "range", *r["scores"]], scores)
+        if sequences:
+            table(["file", *lengths], sequences)
         table(["file", "validation of each seed (length reached)", "shipped seed",
                "steps per seed", "CPU time", "parameters", "size"], seeds)
 
 
 def export_text(runs: Path, models: Path) -> None:
-    rows = []
-    for path in sorted(runs.glob("text-*/log.jsonl")):
-        last, name = json.loads(path.read_text().splitlines()[-1]), path.parent.name
-        size = convert(path.parent, models / f"{name}.gguf", name.endswith("neg"),
-                       "--type", "q8_0", "--tokenizer", "bytes", "--trained-length", "512")
-        rows.append([f"`{name}`", last["step"], *(f"{x:.3f}" for x in last["held_out"].values()),
-                     f"{last['cpu_seconds'] / 60:.0f} min", f"{size / 1e6:.2f} MB"])
-    if rows:
-        table(["file", "steps", *last["held_out"], "CPU time", "size"], rows)
+    """One table per corpus."""
+    rows, heads = {}, {}
+    for name, (recipe, _) in MODELS.items():
+        path = runs / name / "log.jsonl"
+        if not path.exists():
+            continue
+        last = json.loads(path.read_text().splitlines()[-1])
+        tokenizer = () if (path.parent / "tokenizer.json").exists() else ("--tokenizer", "bytes")
+        size = convert(path.parent, models / f"{name}.gguf", name.endswith("neg"), "--type", "q8_0",
+                       "--trained-length", str(recipe.length), *tokenizer)
+        corpus = name.partition("-")[0]
+        heads[corpus] = ["file", "steps", *last["held_out"], "CPU time", "size"]
+        rows.setdefault(corpus, []).append(
+            [f"`{name}`", last["step"], *(f"{x:.3f}" for x in last["held_out"].values()),
+             f"{last['cpu_seconds'] / 60:.0f} min", f"{size / 1e6:.2f} MB"])
+    for corpus, head in heads.items():
+        table(head, rows[corpus])
 
 
 def table(head: list, rows: list[list]) -> None:

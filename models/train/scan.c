@@ -441,13 +441,13 @@ INLINE void slstm_backward_head(const struct slstm_shape * s, const float * R, c
     }
 }
 
-// x[seq][step][4][head][d] with the bias  R[head][d][4][d], input first  y, c, n[seq][step][head][d]
-// kept[seq][step][5][head][d]
+// x[seq][step][4][head][d] with the bias  R[head][d][4][d], the input first
+// y, c, n[seq][step][head][d]  kept[seq][step][5][head][d]
 void slstm_forward(const struct slstm_shape * s, const float * x, const float * R, float * y,
         float * c, float * n, float * kept) {
     for (int b = 0; b < s->n_seq; ++b) {
         for (int h = 0; h < s->n_head; ++h) {
-            const int    d = s->d;
+            const int    d  = s->d;
             const size_t at = (size_t) b * s->n_step * s->n_head * d, to = at + h * d;
             slstm_forward_head(s, x + 4 * at + h * d, R + h * 4 * d * d, y + to, c + to, n + to,
                     kept + 5 * at + h * d, d);
@@ -459,10 +459,10 @@ void slstm_backward(const struct slstm_shape * s, const float * R, const float *
         const float * n, const float * kept, const float * dy, float * dx, float * dR) {
     for (int b = 0; b < s->n_seq; ++b) {
         for (int h = 0; h < s->n_head; ++h) {
-            const int    d = s->d;
+            const int    d  = s->d;
             const size_t at = (size_t) b * s->n_step * s->n_head * d, to = at + h * d;
-            slstm_backward_head(s, R + h * 4 * d * d, y + to, c + to, n + to,
-                    kept + 5 * at + h * d, dy + to, dx + 4 * at + h * d, dR + h * 4 * d * d, d);
+            slstm_backward_head(s, R + h * 4 * d * d, y + to, c + to, n + to, kept + 5 * at + h * d,
+                    dy + to, dx + 4 * at + h * d, dR + h * 4 * d * d, d);
         }
     }
 }

@@ -1,6 +1,6 @@
 """Trains the state-tracking models.
 
-    python train_tasks.py --out RUNS                         all, about 40 minutes on one core
+    python train_tasks.py --out RUNS                         all, many hours on one core
     python train_tasks.py --out RUNS parity-delta-neg …      only these
 
 Writes the checkpoint (config.json, model.safetensors, tokenizer.json) and scores.json to RUNS/NAME,
@@ -387,7 +387,8 @@ def run(name: str, recipe: Recipe, out: Path) -> None:
     scores = score(model, task)
     sequences = {} if task.is_expression else score_sequences(model, task)
     signed = recipe.config.get("signed", recipe.config.get("allow_neg_eigval"))
-    result = dict(task=recipe.task, signed=signed, steps=recipe.steps, rate=recipe.rate,
+    result = dict(task=recipe.task, signed=signed, longest=recipe.longest, steps=recipe.steps,
+                  rate=recipe.rate,
                   parameters=sum(p.numel() for p in model.parameters()),
                   cpu_seconds=round(spent), seed=seed, seeds=tried,
                   scores=scores, sequences=sequences)
