@@ -103,26 +103,25 @@ def with_hints() -> dict[str, Recipe]:
 def table_recipes() -> dict[str, Recipe]:
     """The cells of Table 3 of the paper, on answers alone. The parity of the linear models is
     among the recipes above."""
-    found = {}
-    for name, task, layers in (("parity", "parity", 2), ("arith5-answers", "mod-arith:5", 3),
-                               ("brackets5", "mod-brackets:5", 3)):
-        vocab, width = len(TASKS[task].symbols), 64
+    found = {"parity-transformer": Recipe("parity", llama_config(3, 32, 2, 2, 64, init=0.1),
+                                          rate=3e-3),
+             "parity-mlstm": Recipe("parity", xlstm_config(3, 32, 2, 2, slstm=False), rate=3e-3),
+             "parity-slstm": Recipe("parity", xlstm_config(3, 32, 1, 2, slstm=True))}
+    for name, task in (("arith5-answers", "mod-arith:5"), ("brackets5", "mod-brackets:5")):
+        vocab, width, layers = len(TASKS[task].symbols), 64, 3
         models = {"transformer": llama_config(vocab, width, layers, 4, 2 * width, init=0.1),
                   "mlstm": xlstm_config(vocab, width, layers, 4, slstm=False),
                   "slstm": xlstm_config(vocab, width, layers, 4, slstm=True)}
         for signed, suffix in ((False, "pos"), (True, "neg")):
-            if name != "parity":
-                models[f"mamba-{suffix}"] = mamba_config(vocab, width, layers, signed, init=0.1)
-                models[f"delta-{suffix}"] = delta_config(vocab, width, layers, 4, 2 * width, signed,
-                                                         init=0.1)
+            models[f"mamba-{suffix}"] = mamba_config(vocab, width, layers, signed, init=0.1)
+            models[f"delta-{suffix}"] = delta_config(vocab, width, layers, 4, 2 * width, signed,
+                                                     init=0.1)
         for model, config in models.items():
             # the paper's best result, DeltaNet on arithmetic without brackets, gets more time
-            steps, rows = 3000 if name == "parity" else 8000, 128
-            if name == "arith5-answers" and model.startswith("delta"):
-                steps, rows = 12000, 256
+            long = name == "arith5-answers" and model.startswith("delta")
             found[f"{name}-{model}"] = Recipe(
-                task, config, steps=steps, rows=rows, rate=3e-3, flat=0.5, beta2=0.98,
-                erase=model == "delta-neg", enough=0.9, seeds=1)
+                task, config, steps=12000 if long else 8000, rows=256 if long else 128, rate=3e-3,
+                flat=0.5, beta2=0.98, erase=model == "delta-neg", enough=0.9, seeds=1)
     return found
 
 
