@@ -65,6 +65,8 @@ class Recipe:
 
 # (sum, term, operator): what the three layers of modular arithmetic must know
 ARITHMETIC_HINTS = ((2,), (1, 2), (0, 1))
+# the image of each point, which tells no more than the answer
+IMAGES = (0, 1, 2, 3, 4)
 
 
 def recipes() -> dict[str, Recipe]:
@@ -79,7 +81,7 @@ def with_hints() -> dict[str, Recipe]:
     products = {"mod5": ("mod:5", 2, 32, dict(rate=5e-3, rows=128, steady=1.0)),
                 "s3": ("S3", 2, 32, {}),
                 "s5": ("S5", 4, 64, dict(steps=10500, rate=5e-3, flat=0.6, rows=128, seeds=1,
-                                         steady=1.0, first=1, hints=((0, 1, 2, 3, 4),)))}
+                                         steady=1.0, first=1, hints=(IMAGES,)))}
     for signed, suffix in ((False, "pos"), (True, "neg")):
         for name, task, layers in sets:
             vocab = len(TASKS[task].symbols)
@@ -126,27 +128,25 @@ def table_recipes() -> dict[str, Recipe]:
 
 
 def group_recipes() -> dict[str, Recipe]:
-    """The group word problems of the papers, on answers alone, trained on at most 32 letters."""
+    """The group word problems of the papers, trained on at most 32 letters."""
     found = {}
     for name, task, longest in (("s5-swaps", "S5-swaps", 32), ("s5-3-cycles", "S5-3-cycles", 32),
                                 ("s5-4-tokens", "S5-4-tokens", 64), ("s5-plain", "S5", 32),
                                 ("z60", "mod:60", 32)):
         vocab, width = len(TASKS[task].symbols), 64
-        options = dict(steps=4000, rate=5e-3, flat=0.6, rows=128, seeds=1, longest=longest,
-                       first=4 if name == "s5-4-tokens" else 1)
-
-        def config(layers: int, signed: bool, factors: int) -> dict:
-            return delta_config(vocab, width, layers, 4, 2 * width, signed, conv=False,
-                                factors=factors, init=0.1)
-
-        for layers in (1, 5):
-            for signed, suffix in ((False, "pos"), (True, "neg")):
-                found[f"{name}-delta{layers}-{suffix}"] = Recipe(
-                    task, config(layers, signed, 0), steady=1.0 if layers == 1 else 0.0, **options)
         # one factor is DeltaNet with one layer
-        for factors in (2, 3, 4):
-            found[f"{name}-deltaproduct{factors}-neg"] = Recipe(
-                task, config(1, True, factors), steady=1.0, **options)
+        models = [(f"delta{layers}-{suffix}", layers, signed, 0)
+                  for layers in (1, 5) for signed, suffix in ((False, "pos"), (True, "neg"))]
+        models += [(f"deltaproduct{factors}-neg", 1, True, factors) for factors in (2, 3, 4)]
+        for model, layers, signed, factors in models:
+            config = delta_config(vocab, width, layers, 4, 2 * width, signed, conv=False,
+                                  factors=factors, init=0.1)
+            long = name in ("s5-plain", "s5-4-tokens") and layers == 1
+            hints = () if name in ("s5-swaps", "z60") else ((),) * (layers - 1) + (IMAGES,)
+            found[f"{name}-{model}"] = Recipe(
+                task, config, steps=10500 if long else 4000, rate=5e-3, flat=0.6, rows=128,
+                seeds=1, longest=longest, first=4 if name == "s5-4-tokens" else 1,
+                steady=1.0 if layers == 1 else 0.0, hints=hints)
     return found
 
 
