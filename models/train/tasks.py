@@ -180,7 +180,7 @@ TASKS = {t.name: t for t in (
     modular_brackets("mod-brackets:5", 5),
     symmetric_group("S3", 3),
     symmetric_group("S5", 5),
-    symmetric_group("S5-swaps", 5, most=2),
-    symmetric_group("S5-3-cycles", 5, most=3),
-    symmetric_group("S5-4-tokens", 5, tokens=4),
+    symmetric_group("S5:swaps", 5, most=2),
+    symmetric_group("S5:3-cycles", 5, most=3),
+    symmetric_group("S5:4-tokens", 5, tokens=4),
 )}

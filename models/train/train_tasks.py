@@ -130,8 +130,8 @@ def table_recipes() -> dict[str, Recipe]:
 def group_recipes() -> dict[str, Recipe]:
     """The group word problems of the papers, trained on at most 32 letters."""
     found = {}
-    for name, task, longest in (("s5-swaps", "S5-swaps", 32), ("s5-3-cycles", "S5-3-cycles", 32),
-                                ("s5-4-tokens", "S5-4-tokens", 64), ("s5-plain", "S5", 32),
+    for name, task, longest in (("s5-swaps", "S5:swaps", 32), ("s5-3-cycles", "S5:3-cycles", 32),
+                                ("s5-4-tokens", "S5:4-tokens", 64), ("s5-plain", "S5", 32),
                                 ("z60", "mod:60", 32)):
         vocab, width = len(TASKS[task].symbols), 64
         # one factor is DeltaNet with one layer
