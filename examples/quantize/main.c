@@ -171,8 +171,8 @@ static enum exit_code run(void * user) {
     struct lrnn_quantizer * q = lrnn_quantizer_new(args->in, &params, &err);
     if (q == NULL) {
         const bool again = strstr(err.text, "allow_requantize") != NULL;
-        return program_fail(exit_code_of(err.kind), "%s%s", err.text,
-                again ? " (--allow-requantize)" : "");
+        return program_fail(
+                exit_code_of(err.kind), "%s%s", err.text, again ? " (--allow-requantize)" : "");
     }
     print_warnings(q, args->imatrix != NULL);
     if (!args->quiet) {
