@@ -25,7 +25,10 @@ endif()
 set(GGML_BUILD_TESTS    OFF)
 set(GGML_BUILD_EXAMPLES OFF)
 
-if (LRNN_SANITIZE)
+if (LRNN_SANITIZE STREQUAL "THREAD")
+    set(GGML_SANITIZE_THREAD ON)
+    set(GGML_OPENMP          OFF) # the sanitizer does not see the barriers of libgomp
+elseif (LRNN_SANITIZE)
     set(GGML_SANITIZE_ADDRESS   ON)
     set(GGML_SANITIZE_UNDEFINED ON)
 endif()
