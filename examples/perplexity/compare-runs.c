@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 #include "eval/report/comparison-input.h"
-#include "eval/report/comparison-table.h"
+#include "eval/report/compare-tables.h"
 #include "program.h"
 
 #include <inttypes.h>

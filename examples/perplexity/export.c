@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 #include "base/atomic-file.h"
-#include "eval/report/report-input.h"
+#include "eval/report/find-scores.h"
 #include "eval/scores/score-export.h"
 #include "output-check.h"
 #include "program.h"

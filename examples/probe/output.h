@@ -2,8 +2,8 @@
 
 // Results of lrnn-probe: tables, JSON and a chart.
 
-#include "eval/tasks/eigenvalues.h"
-#include "eval/tasks/horizon.h"
+#include "eigenvalues.h"
+#include "horizon.h"
 #include "eval/tasks/probe.h"
 
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "base/json-read.h"
 #include "base/unicode.h"
 #include "eval/report/chart.h"
-#include "eval/report/report-files.h"
+#include "eval/report/report-write.h"
 #include "eval/report/report-read.h"
 #include "kit/check.h"
 #include "kit/files.h"

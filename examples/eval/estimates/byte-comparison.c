@@ -1,4 +1,4 @@
-#include "eval/estimates/comparison.h"
+#include "eval/estimates/paired.h"
 
 #include "base/error.h"
 

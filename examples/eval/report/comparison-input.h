@@ -4,7 +4,7 @@
 
 #include "lrnn.h"
 #include "eval/report/report-read.h"
-#include "eval/report/report-runs.h"
+#include "eval/report/report-model.h"
 
 struct comparison_side {
     const char *       path;

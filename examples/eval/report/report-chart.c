@@ -1,6 +1,6 @@
 // The chart of a panel: the curves of its models, and below them the differences from the baseline.
 
-#include "eval/report/report-files.h"
+#include "eval/report/report-write.h"
 
 #include "base/arena.h"
 #include "eval/report/chart.h"

@@ -2,9 +2,9 @@
 
 // The columns of a report. This one table feeds report.json, the CSV files, the tables in text and
 // HTML, and `report --list-columns`. A new column is one row of the table in report-columns.c and,
-// if it is a new quantity, its computation in src/eval.
+// if it is a new quantity, its computation in eval/estimates.
 
-#include "eval/report/report-runs.h"
+#include "eval/report/report-model.h"
 
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-#include "eval/report/report-files.h"
+#include "eval/report/report-write.h"
 
 #include "base/json-write.h"
 #include "eval/report/report-columns.h"

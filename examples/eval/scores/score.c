@@ -1,7 +1,7 @@
 #include "eval/scores/score.h"
 
 #include "base/error.h"
-#include "eval/scores/nll.h"
+#include "run/log-softmax.h"
 #include "eval/scores/score-checkpoint.h"
 
 #include <inttypes.h>

@@ -1,11 +1,11 @@
-#include "eval/report/report-runs.h"
+#include "eval/report/report-model.h"
 
 #include "base/arena.h"
 #include "base/error.h"
 #include "eval/data/dataset.h"
 #include "eval/report/chart.h"
 #include "eval/estimates/position-ranges.h"
-#include "eval/report/report-input.h"
+#include "eval/report/find-scores.h"
 #include "eval/report/short-names.h"
 
 #include "lrnn.h"

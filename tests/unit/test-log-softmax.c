@@ -1,7 +1,7 @@
 // The loss of a target: vocabularies of every size against a softmax in double precision, the most
 // likely token of several equal ones, logits that are not finite.
 
-#include "eval/scores/nll.h"
+#include "run/log-softmax.h"
 #include "kit/check.h"
 #include "kit/rng.h"
 
@@ -77,5 +77,5 @@ int main(void) {
         }
     }
     check_rows(&t, &rng);
-    return test_end(&t, "test-nll");
+    return test_end(&t, "test-log-softmax");
 }

@@ -1,4 +1,4 @@
-#include "eval/report/comparison-table.h"
+#include "eval/report/compare-tables.h"
 
 #include "base/arena.h"
 

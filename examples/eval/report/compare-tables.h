@@ -2,7 +2,7 @@
 
 // The tables that `lrnn-perplexity compare A B` prints. They return NULL if out of memory.
 
-#include "eval/estimates/comparison.h"
+#include "eval/estimates/paired.h"
 #include "eval/report/text-table.h"
 
 struct table * comparison_table(const struct comparison * c, struct arena * arena);

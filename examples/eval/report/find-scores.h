@@ -3,7 +3,7 @@
 // Finds score files and joins the shards of each run.
 
 #include "lrnn.h"
-#include "eval/report/report-runs.h"
+#include "eval/report/report-model.h"
 
 // Fills files and runs[].scores of a report. Files with equal headers are shards of one run.
 // - paths: score files, or folders that are searched for *.nll at any depth

@@ -3,7 +3,7 @@
 // The model of a report: runs with their summaries, grouped into panels of comparable runs.
 
 #include "lrnn.h"
-#include "eval/estimates/comparison.h"
+#include "eval/estimates/paired.h"
 #include "eval/estimates/summary.h"
 
 struct report_params {

@@ -3,7 +3,7 @@
 // Writes a report in several formats. Functions return false if out of memory; for write errors,
 // check ferror.
 
-#include "eval/report/report-runs.h"
+#include "eval/report/report-model.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 // The report as one self-contained page without scripts: charts, tables, provenance, warnings.
 
-#include "eval/report/report-files.h"
+#include "eval/report/report-write.h"
 
 #include "base/arena.h"
 #include "eval/report/chart.h"

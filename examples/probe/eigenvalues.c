@@ -1,6 +1,6 @@
-#include "eval/tasks/eigenvalues.h"
+#include "eigenvalues.h"
 
-#include "eval/tasks/spectrum.h"
+#include "spectrum.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 // against a loop over the logits of each model alone; summaries against sums by hand.
 
 #include "lrnn.h"
-#include "eval/estimates/divergence.h"
+#include "eval/estimates/kl.h"
 #include "file/quantize.h"
 #include "ggml.h"
 #include "kit/check.h"
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char QUANTIZED[] = "test-divergence.gguf";
+static const char QUANTIZED[] = "test-kl.gguf";
 
 //
 // One position
@@ -277,5 +277,5 @@ int main(void) {
     test_position(&t);
     test_models(&t);
     test_summary(&t);
-    return test_end(&t, "test-divergence");
+    return test_end(&t, "test-kl");
 }

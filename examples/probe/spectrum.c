@@ -1,4 +1,4 @@
-#include "eval/tasks/spectrum.h"
+#include "spectrum.h"
 
 #include <float.h>
 #include <math.h>

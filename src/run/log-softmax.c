@@ -1,4 +1,4 @@
-#include "eval/scores/nll.h"
+#include "run/log-softmax.h"
 
 #include <math.h>
 #include <pthread.h>

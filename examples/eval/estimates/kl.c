@@ -1,4 +1,4 @@
-#include "eval/estimates/divergence.h"
+#include "eval/estimates/kl.h"
 
 #include "base/error.h"
 

@@ -1,4 +1,4 @@
-#include "eval/tasks/horizon.h"
+#include "horizon.h"
 
 #include "base/error.h"
 

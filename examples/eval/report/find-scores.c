@@ -1,4 +1,4 @@
-#include "eval/report/report-input.h"
+#include "eval/report/find-scores.h"
 
 #include "base/arena.h"
 #include "base/error.h"
