@@ -156,26 +156,8 @@ static double find_separation(const struct measure * m, int row) {
     return smallest;
 }
 
-// Least squares of log spread = a + b log position, over the rows up to the reference length; then
-// the position where it reaches the margin. If the spread does not grow there, the horizon is where
-// it already exceeds the margin, or nowhere.
-static double predict(const struct horizon * h, int64_t reference) {
-    double n = 0.0, sx = 0.0, sy = 0.0, sxx = 0.0, sxy = 0.0;
-    for (int i = 0; i < h->n_rows && h->rows[i].position <= reference; ++i) {
-        if (h->rows[i].n > 0 && h->rows[i].spread > h->margin) {
-            return (double) h->rows[i].position;
-        }
-        if (h->rows[i].n > 0 && h->rows[i].spread > 0.0) {
-            const double x = log((double) h->rows[i].position), y = log(h->rows[i].spread);
-            n += 1.0, sx += x, sy += y, sxx += x * x, sxy += x * y;
-        }
-    }
-    const double b = n >= 2.0 ? (n * sxy - sx * sy) / (n * sxx - sx * sx) : 0.0;
-    return b > 0.0 ? exp((log(h->margin) - (sy - b * sx) / n) / b) : INFINITY;
-}
-
 static void make_rows(struct horizon * h, int64_t longest) {
-    *h = (struct horizon) { .predicted = INFINITY };
+    *h = (struct horizon) { 0 };
     for (int64_t p = 4; h->n_rows < HORIZON_ROWS_MAX; p *= 2) {
         h->rows[h->n_rows++] = (struct horizon_row) { .position = p < longest ? p : longest };
         if (p >= longest) {
@@ -186,8 +168,8 @@ static void make_rows(struct horizon * h, int64_t longest) {
 
 enum probe_status horizon_measure(struct lrnn_model * model, const struct task * task,
         const struct probe_params * params, struct horizon * horizon, struct lrnn_error * err) {
-    const int64_t  reference = params->lengths[0], longest = params->lengths[params->n_lengths - 1];
-    struct measure m;
+    const int64_t       longest = params->lengths[params->n_lengths - 1];
+    struct measure      m;
     struct probe_result result;
     struct probe_params pass = *params;
     enum probe_status   status;
@@ -211,7 +193,6 @@ enum probe_status horizon_measure(struct lrnn_model * model, const struct task *
     horizon->stopped = result.stopped;
     if (status == PROBE_OK && !result.stopped) {
         horizon->first_error = result.first_error;
-        horizon->predicted   = predict(horizon, reference);
         for (int i = 0; i < horizon->n_rows; ++i) {
             struct horizon_row * row = &horizon->rows[i];
             row->separation          = find_separation(&m, i);

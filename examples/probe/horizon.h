@@ -13,8 +13,7 @@
 //
 // the answer of every readout closer to its centroid than the margin is right, so no error happens
 // where the spread is below the margin. The horizon is where the spread exceeds it (compare arXiv
-// 2605.07755). It is predicted from the reference length alone: a power law is fitted to the
-// spreads up to there. A true state is the answer of the task.
+// 2605.07755). A true state is the answer of the task.
 
 #include "lrnn.h"
 #include "eval/tasks/probe.h"
@@ -33,11 +32,10 @@ struct horizon {
     int                n_rows;
     struct horizon_row rows[HORIZON_ROWS_MAX]; // positions are powers of two
     double             margin;
-    double             predicted; // position; INFINITY: never
-    int64_t            crossed;   // last position of the first row whose spread exceeds the
-                                  // margin; 0: none
-    int64_t first_error;          // earliest position of a wrong answer, from 1; 0: none
-    bool    stopped;              // by the callback
+    int64_t            crossed; // last position of the first row whose spread exceeds the
+                                // margin; 0: none
+    int64_t first_error;        // earliest position of a wrong answer, from 1; 0: none
+    bool    stopped;            // by the callback
 };
 
 // - params: the first length is the reference length, the last one the longest position
