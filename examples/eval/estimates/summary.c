@@ -367,34 +367,6 @@ bool summary_make(const struct scores * scores, const struct summary_params * pa
     return true;
 }
 
-bool summary_from_cells(const struct score_meta * meta, int64_t trained_length, int64_t n_units,
-        int64_t * unit, int n_buckets, const struct position_range * ranges,
-        const struct score_cell * cells, struct summary * s, struct lrnn_error * err) {
-    *s = (struct summary) {
-        .meta       = *meta,
-        .n_windows  = n_units,
-        .n_units    = n_units,
-        .unit       = unit,
-        .n_contexts = count_words(meta->same_targets, ","),
-        .arena      = arena_new(),
-    };
-    s->extrapolation = (struct extrapolation) {
-        .trained_length = trained_length, .inside = -1, .degrades = -1, .best = -1
-    };
-    if (s->arena == NULL || !losses_alloc(&s->buckets, ranges, n_buckets, s->n_units, s->arena)) {
-        summary_out_of_memory(s, err);
-        summary_free(s);
-        return false;
-    }
-    memcpy(s->buckets.cells, cells, (size_t) n_units * (size_t) n_buckets * sizeof(*cells));
-    if (!losses_estimate(&s->buckets, n_units) || !make_total(s)) {
-        summary_out_of_memory(s, err);
-        summary_free(s);
-        return false;
-    }
-    return true;
-}
-
 const struct range_norm * summary_norm(const struct summary * s, int bucket) {
     return s->norms != NULL && bucket < s->buckets.n && s->norms[bucket].windows > 0
                    ? &s->norms[bucket]

@@ -67,7 +67,7 @@ void report_list_columns(FILE * out);
 // Facts about a run
 //
 
-// Shown by HTML, written to report.json, and read back from there.
+// Shown by HTML and written to report.json.
 struct report_fact {
     const char * section;                                    // of a run in report.json
     const char * key;                                        // in the section; NULL: not in JSON

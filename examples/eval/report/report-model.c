@@ -6,12 +6,10 @@
 #include "eval/report/chart.h"
 #include "eval/estimates/position-ranges.h"
 #include "eval/report/find-scores.h"
-#include "eval/report/short-names.h"
 
 #include "lrnn.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -20,21 +18,7 @@ static bool out_of_memory(struct lrnn_error * err) {
     return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory");
 }
 
-static char * format(struct arena * arena, const char * fmt, ...)
-#ifdef __GNUC__
-        __attribute__((format(printf, 2, 3)))
-#endif
-        ;
-
-static char * format(struct arena * arena, const char * fmt, ...) {
-    char    text[1024];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
-    va_end(args);
-    char * copy = arena_alloc(arena, strlen(text) + 1);
-    return copy != NULL ? strcpy(copy, text) : NULL;
-}
+#define ELLIPSIS "\xe2\x80\xa6"
 
 //
 // Panels
@@ -91,8 +75,8 @@ static bool name_panels(struct report * r, struct lrnn_error * err) {
             unique &= q == p || strcmp(other, title) != 0;
         }
         r->panels[p].title =
-                unique ? format(r->arena, "%s", title)
-                       : format(r->arena,
+                unique ? arena_print(r->arena, "%s", title)
+                       : arena_print(r->arena,
                                  "%s, %s, window %" PRId64 ", reset %s, data %.6s, tokenizer %.6s",
                                  title, m->mode, m->window, m->reset, m->data_fingerprint,
                                  m->tokenizer_hash);
@@ -116,11 +100,11 @@ static bool name_runs(struct report * r, struct lrnn_error * err) {
                     same_file += j < i && strcmp(o->model_hash, m->model_hash) == 0;
                 }
             }
-            panel->runs[i]->name = same_name == 1 ? format(r->arena, "%s", m->model)
-                                   : same_file == 0
-                                           ? format(r->arena, "%s (%.6s)", m->model, m->model_hash)
-                                           : format(r->arena, "%s (%.6s, %d)", m->model,
-                                                     m->model_hash, same_file + 1);
+            panel->runs[i]->name =
+                    same_name == 1   ? arena_print(r->arena, "%s", m->model)
+                    : same_file == 0 ? arena_print(r->arena, "%s (%.6s)", m->model, m->model_hash)
+                                     : arena_print(r->arena, "%s (%.6s, %d)", m->model,
+                                               m->model_hash, same_file + 1);
             if (panel->runs[i]->name == NULL) {
                 return out_of_memory(err);
             }
@@ -129,21 +113,51 @@ static bool name_runs(struct report * r, struct lrnn_error * err) {
     return true;
 }
 
+static bool ends_word(char c) {
+    return strchr("-_. /", c) != NULL;
+}
+
+// Labels of long names leave out the words that all names of the panel share at both ends.
 static bool label_runs(struct report * r, struct lrnn_error * err) {
     for (int p = 0; p < r->n_panels; ++p) {
-        const struct report_panel * panel  = &r->panels[p];
-        const size_t                size   = ((size_t) panel->n + 1) * sizeof(const char *);
-        const char **               names  = arena_alloc(r->arena, size);
-        const char **               labels = arena_alloc(r->arena, size);
-        for (int i = 0; i < panel->n && names != NULL; ++i) {
-            names[i] = panel->runs[i]->name;
+        const struct report_panel * panel = &r->panels[p];
+        const char *                first = panel->runs[0]->name;
+        size_t                      head = strlen(first), tail = head;
+        for (int i = 1; i < panel->n; ++i) {
+            const char * name = panel->runs[i]->name;
+            const size_t n = strlen(name), m = strlen(first);
+            size_t       k = 0;
+            while (k < head && name[k] == first[k]) {
+                k++;
+            }
+            head = k;
+            for (k = 0; k < tail && k < n && name[n - 1 - k] == first[m - 1 - k];) {
+                k++;
+            }
+            tail = k;
         }
-        if (names == NULL || labels == NULL ||
-                !short_names(names, panel->n, CHART_LABEL_CHARS, r->arena, labels)) {
-            return out_of_memory(err);
+        while (head > 0 && !ends_word(first[head - 1])) {
+            head--;
+        }
+        while (tail > 0 && !ends_word(first[strlen(first) - tail])) {
+            tail--;
         }
         for (int i = 0; i < panel->n; ++i) {
-            panel->runs[i]->label = labels[i];
+            const char * name = panel->runs[i]->name;
+            const size_t n    = strlen(name);
+            const bool   cut  = panel->n > 1 && n > CHART_LABEL_CHARS && head + tail < n;
+            char         label[4 * CHART_LABEL_CHARS + 4];
+            const char * rest =
+                    !cut ? name
+                         : arena_print(r->arena, "%s%.*s%s", head > 0 ? ELLIPSIS : "",
+                                   (int) (n - head - tail), name + head, tail > 0 ? ELLIPSIS : "");
+            if (rest != NULL) {
+                chart_label(rest, label, sizeof(label));
+            }
+            panel->runs[i]->label = rest != NULL ? arena_print(r->arena, "%s", label) : NULL;
+            if (panel->runs[i]->label == NULL) {
+                return out_of_memory(err);
+            }
         }
     }
     return true;
@@ -310,7 +324,7 @@ static bool compare_with_baseline(
                 base->summary.extrapolation.trained_length,
                 other->summary.extrapolation.trained_length, &panel->bytes[i], &why)) {
         panel->bytes[i].bytes = 0;
-        panel->refused[i]     = format(r->arena, "%s", why.text);
+        panel->refused[i]     = arena_print(r->arena, "%s", why.text);
         return panel->refused[i] != NULL || out_of_memory(err);
     }
     return true;
@@ -375,6 +389,25 @@ struct paired * report_pair(const struct report * r, const struct report_run * b
     return pairs;
 }
 
+void name_series_add(struct name_series * list, const char * name) {
+    enum { MAX_SHOWN = 4, SPACE_FOR_END = 32 };
+    const size_t need = strlen(name) + 2 + SPACE_FOR_END;
+    if (list->n_shown == MAX_SHOWN || (list->n_shown > 0 && list->n + need > list->size)) {
+        list->n_hidden++;
+        return;
+    }
+    const int n = snprintf(list->text + list->n, list->size - list->n, "%s%s",
+            list->n_shown > 0 ? ", " : "", name);
+    list->n += (size_t) n < list->size ? (size_t) n : list->size - 1;
+    list->n_shown++;
+}
+
+void name_series_end(struct name_series * list) {
+    if (list->n_hidden > 0) {
+        snprintf(list->text + list->n, list->size - list->n, " and %d more", list->n_hidden);
+    }
+}
+
 static bool has_warning(const struct summary * s, const char * text) {
     bool found = false;
     for (int k = 0; k < s->n_warnings; ++k) {
@@ -395,6 +428,7 @@ const char * report_warning(const struct report_panel * panel, int i, char * nam
                 continue;
             }
             struct name_series list = { .text = names, .size = size };
+            names[0]                = '\0';
             for (int j = run; j < panel->n; ++j) {
                 if (has_warning(&panel->runs[j]->summary, text)) {
                     name_series_add(&list, panel->runs[j]->label);

@@ -23,7 +23,7 @@ struct report_run {
     struct scores  scores;
     struct summary summary;
     char *         name;  // of the model, unique in its panel
-    const char *   label; // the name, shortened for charts and heads of tables
+    const char *   label; // the name, at most CHART_LABEL_CHARS characters of it
     int            panel;
     int            color; // in charts; variants of one model share it, if there are few models
     int            dash;  // 0: not quantized, if there are few models
@@ -68,3 +68,13 @@ bool report_is_crowded(const struct report * report);
 // Warning i of a panel, without duplicates, and the names of the models it concerns; NULL after the
 // last.
 const char * report_warning(const struct report_panel * panel, int i, char * names, size_t size);
+
+// Lists names in a sentence: "a, b, c, d and 5 more". Starts with text, "", and its size.
+struct name_series {
+    char * text;
+    size_t size, n;
+    int    n_shown, n_hidden;
+};
+
+void name_series_add(struct name_series * list, const char * name);
+void name_series_end(struct name_series * list);
