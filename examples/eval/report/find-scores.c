@@ -2,7 +2,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
-#include "eval/data/folder-walk.h"
+#include "eval/data/data-files.h"
 #include "eval/scores/score-format.h"
 
 #include <stdlib.h>
