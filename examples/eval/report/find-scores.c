@@ -3,7 +3,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "eval/data/data-files.h"
-#include "eval/scores/score-format.h"
+#include "eval/scores/score-file.h"
 
 #include <stdlib.h>
 #include <string.h>

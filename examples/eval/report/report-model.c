@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "eval/data/dataset.h"
 #include "eval/report/chart.h"
-#include "eval/estimates/position-ranges.h"
+#include "eval/estimates/losses.h"
 #include "eval/report/find-scores.h"
 
 #include "lrnn.h"

@@ -1,4 +1,4 @@
-#include "eval/scores/score-format.h"
+#include "eval/scores/score-file.h"
 
 #include "base/error.h"
 
@@ -48,7 +48,7 @@ static struct score_writer * open_writer(
     struct score_writer * w    = calloc(1, sizeof(*w));
     char *                copy = malloc(strlen(path) + 1);
     if (w == NULL || copy == NULL) {
-        error_set(err, LRNN_ERROR_NO_MEMORY, "%s: out of memory", path);
+        error_no_memory(err, "writing %s", path);
         free(w);
         free(copy);
         return NULL;
@@ -88,7 +88,7 @@ struct score_writer * score_writer_create(
     size_t size;
     char * header = score_header_new(meta, &size);
     if (header == NULL) {
-        error_set(err, LRNN_ERROR_NO_MEMORY, "%s: out of memory for its header", path);
+        error_no_memory(err, "the header of %s", path);
     }
     const bool ok = header != NULL && start_at(w, 0, header, size, err);
     free(header);
@@ -109,7 +109,7 @@ static void explain(const char * path, const uint8_t * data, size_t size,
     const size_t n_text = start - SCORE_PREFIX_SIZE - SCORE_DIGEST_SIZE;
     char *       text   = malloc(n_text + 1);
     if (text == NULL) {
-        error_set(err, LRNN_ERROR_NO_MEMORY, "%s: out of memory for its header", path);
+        error_no_memory(err, "the header of %s", path);
         return;
     }
     memcpy(text, data + SCORE_PREFIX_SIZE, n_text);
@@ -183,7 +183,7 @@ struct score_writer * score_writer_resume(const char * path, const struct score_
     size_t        size;
     char *        header = score_header_new(meta, &size);
     if (header == NULL) {
-        error_set(err, LRNN_ERROR_NO_MEMORY, "%s: out of memory for its header", path);
+        error_no_memory(err, "the header of %s", path);
     }
     const bool ok = header != NULL && resume(w, meta, header, size, err);
     free(header);
@@ -207,8 +207,7 @@ bool score_writer_append(
     size_t    size;
     uint8_t * record = score_record_new(window, w->has_norms, &size);
     if (record == NULL) {
-        return error_set(err, LRNN_ERROR_NO_MEMORY, "%s: out of memory for window %" PRId64,
-                w->path, window->index);
+        return error_no_memory(err, "window %" PRId64 " of %s", window->index, w->path);
     }
     const bool ok = write_all(w, record, size, err);
     free(record);
