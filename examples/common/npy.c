@@ -89,21 +89,24 @@ bool npy_read_int32(
     return true;
 }
 
-void npy_header_float32(int64_t rows, int64_t columns, char header[NPY_HEADER_SIZE]) {
-    const int begin = MAGIC_SIZE + 4;
-    const int rest  = NPY_HEADER_SIZE - begin;
-    char      dictionary[NPY_HEADER_SIZE];
-
-    // numbers have at most 20 digits, so that the dictionary always fits
-    snprintf(dictionary, sizeof(dictionary),
-            "{'descr': '<f4', 'fortran_order': False, 'shape': (%" PRId64 ", %" PRId64 "), }", rows,
-            columns);
+void npy_header(const char * type, const int64_t * shape, int n_dims, char * header, size_t size) {
+    const size_t begin = MAGIC_SIZE + 4;
+    char         dictionary[NPY_HEADER_MAX + 1];
+    int          n = snprintf(dictionary, sizeof(dictionary),
+                     "{'descr': %s, 'fortran_order': False, 'shape': (", type);
+    for (int i = 0; i < n_dims; ++i) {
+        n += snprintf(dictionary + n, sizeof(dictionary) - (size_t) n, "%s%" PRId64,
+                i > 0 ? " " : "", shape[i]);
+        n += snprintf(dictionary + n, sizeof(dictionary) - (size_t) n, "%s",
+                i == 0 || i + 1 < n_dims ? "," : "");
+    }
+    n += snprintf(dictionary + n, sizeof(dictionary) - (size_t) n, "), }");
     memcpy(header, MAGIC, MAGIC_SIZE);
     header[MAGIC_SIZE + 0] = 1; // version 1.0
     header[MAGIC_SIZE + 1] = 0;
-    header[MAGIC_SIZE + 2] = (char) rest;
-    header[MAGIC_SIZE + 3] = 0;
-    memset(header + begin, ' ', (size_t) rest);
-    memcpy(header + begin, dictionary, strlen(dictionary));
-    header[NPY_HEADER_SIZE - 1] = '\n';
+    header[MAGIC_SIZE + 2] = (char) (size - begin);
+    header[MAGIC_SIZE + 3] = (char) ((size - begin) >> 8);
+    memset(header + begin, ' ', size - begin);
+    memcpy(header + begin, dictionary, (size_t) n);
+    header[size - 1] = '\n';
 }

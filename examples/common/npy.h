@@ -15,8 +15,10 @@ bool npy_is(const char * data, size_t size);
 bool npy_read_int32(
         const char * data, size_t size, int32_t ** values, int64_t * n, struct lrnn_error * err);
 
-enum { NPY_HEADER_SIZE = 128 };
-
-// The header of a file of float32 [rows, columns]; the rows follow. Its size is a multiple of 64
-// bytes, so that they can be mapped.
-void npy_header_float32(int64_t rows, int64_t columns, char header[NPY_HEADER_SIZE]);
+// Writes the header of a file, before its rows. A size that is a multiple of 64 bytes lets the rows
+// be mapped.
+// - type: "'<f4'", or the fields of a structured type
+// - shape: n_dims numbers
+// - size: at most NPY_HEADER_MAX; the dictionary must fit
+enum { NPY_HEADER_MAX = 256 };
+void npy_header(const char * type, const int64_t * shape, int n_dims, char * header, size_t size);

@@ -3,9 +3,9 @@
 #include "lrnn.h"
 #include "device-options.h"
 #include "backends.h"
+#include "base/json-read.h"
 #include "base/json-write.h"
 #include "load-model.h"
-#include "metadata.h"
 #include "program.h"
 
 #include "ggml-backend.h"
@@ -166,83 +166,163 @@ static void print_tensors(const struct lrnn_model * model) {
     }
 }
 
-static void print_key(const char * key) {
-    printf(",\n  \"%s\": ", key);
-}
-
-static void print_key_string(const char * key, const char * text) {
-    print_key(key);
-    json_write_string(stdout, text);
-}
+//
+// A model as JSON
+//
 
 // null if unknown
-static void print_key_int(const char * key, bool known, int64_t x) {
-    print_key(key);
+static void int_or_null(struct json_writer * w, const char * key, bool known, int64_t x) {
+    json_line(w, 2);
     if (known) {
-        printf("%" PRId64, x);
+        json_int(w, key, x);
     } else {
-        printf("null");
+        json_null(w, key);
     }
+}
+
+static void text_line(struct json_writer * w, const char * key, const char * text) {
+    json_line(w, 2);
+    json_string(w, key, text);
 }
 
 // A string key of the file; null if `file_key` is NULL.
-static void print_key_name(
-        const char * key, const struct lrnn_model * model, const char * file_key) {
+static void file_text(struct json_writer * w, const char * key, const struct lrnn_model * model,
+        const char * file_key) {
     size_t       size = 0;
     const char * text = file_key != NULL ? lrnn_model_get_string(model, file_key, &size) : NULL;
 
-    print_key(key);
+    json_line(w, 2);
     if (text != NULL) {
-        json_write_bytes(stdout, text, size);
+        json_bytes(w, key, text, size);
     } else {
-        printf("null");
+        json_null(w, key);
     }
 }
 
+static const char SOURCE_CONFIG[] = "lrnn.source_config";
+
+// The config.json that the model was converted from.
+static void source_config(struct json_writer * w, const struct lrnn_model * model) {
+    size_t            size;
+    struct json_error error;
+    const char *      text = lrnn_model_get_string(model, SOURCE_CONFIG, &size);
+
+    json_line(w, 2);
+    if (text == NULL) {
+        json_null(w, "source_config");
+    } else if (json_read(text, size, NULL, 0, NULL, &error) == JSON_OBJECT) {
+        json_verbatim(w, "source_config", text, size);
+    } else { // the output stays valid JSON
+        json_bytes(w, "source_config", text, size);
+    }
+}
+
+static bool begins_with(const struct lrnn_key_info * key, const char * prefix) {
+    return key->name_size >= strlen(prefix) && memcmp(key->name, prefix, strlen(prefix)) == 0;
+}
+
+static bool is_omitted(const struct lrnn_key_info * key) {
+    const bool is_config =
+            key->name_size == strlen(SOURCE_CONFIG) && begins_with(key, SOURCE_CONFIG);
+    return is_config || (key->is_array && begins_with(key, "tokenizer."));
+}
+
+static void key_value(struct json_writer * w, const char * name, const struct lrnn_key_info * key) {
+    switch (key->kind) {
+        case LRNN_KEY_INT: json_int(w, name, key->integer); break;
+        // an F32 in most files: 0.01, not 0.0099999998
+        case LRNN_KEY_FLOAT: json_exact(w, name, key->number, 6, true); break;
+        case LRNN_KEY_BOOL: json_bool(w, name, key->integer != 0); break;
+        case LRNN_KEY_STRING: json_bytes(w, name, key->string, key->string_size); break;
+    }
+}
+
+// All keys of the file except the config and the arrays of the tokenizer.
+static void metadata(struct json_writer * w, const struct lrnn_model * model) {
+    struct lrnn_key_info key;
+
+    json_line(w, 2);
+    json_object(w, "metadata");
+    for (int64_t i = 0; lrnn_model_get_key(model, i, 0, &key); ++i) {
+        char name[1 << 16]; // a file allows 65,535 bytes
+        if (is_omitted(&key)) {
+            continue;
+        }
+        snprintf(name, sizeof(name), "%.*s", (int) key.name_size, key.name);
+        json_line(w, 4);
+        if (!key.is_array) {
+            key_value(w, name, &key);
+            continue;
+        }
+        json_array(w, name);
+        for (int64_t j = 0; j < key.n; ++j) {
+            lrnn_model_get_key(model, i, j, &key);
+            key_value(w, NULL, &key);
+        }
+        json_end(w);
+    }
+    json_line(w, 2);
+    json_end(w);
+}
+
+static void tensors(struct json_writer * w, const struct lrnn_model * model) {
+    struct lrnn_tensor_info t;
+    json_line(w, 2);
+    json_array(w, "tensors");
+    for (int64_t i = 0; lrnn_model_get_tensor(model, i, &t); ++i) {
+        json_line(w, 4);
+        json_object(w, NULL);
+        json_string(w, "name", t.name);
+        json_string(w, "type", t.type);
+        json_array(w, "ne");
+        for (int d = 0; d < 4; ++d) {
+            json_int(w, NULL, t.ne[d]);
+        }
+        json_end(w);
+        json_int(w, "bytes", t.n_bytes);
+        json_end(w);
+    }
+    json_line(w, 2);
+    json_end(w);
+}
+
 static void print_model_json(const struct lrnn_model * model, const struct lrnn_model_info * info) {
-    char identity[17];
+    struct json_writer w = { .out = stdout };
+    char               identity[17];
 
     snprintf(identity, sizeof(identity), "%016" PRIx64, info->identity);
-    printf("{\n  \"architecture\": ");
-    json_write_string(stdout, info->architecture);
-    print_key_string("name", info->name != NULL ? info->name : "");
-    print_key_string("family", info->family);
-    print_key_string("eigenvalues", info->eigenvalues);
-    print_key_string("eigenvalues_source", eigenvalues_source(info));
-    print_key_int("n_householder", true, info->n_householder);
-    print_key_int("n_head", info->n_head > 0, info->n_head);
-    print_key_int("d_k", info->n_head > 0, info->d_k);
-    print_key_int("d_v", info->n_head > 0, info->d_v);
-    print_key_int("n_layer", true, info->n_layer);
-    print_key_int("n_layer_attention", true, info->n_layer_attention);
-    print_key_int("n_embd", true, info->n_embd);
-    print_key_int("n_vocab", true, info->n_vocab);
-    print_key_int("bos", info->bos >= 0, info->bos);
-    print_key_int("eos", info->eos >= 0, info->eos);
-    print_key("tokenizer");
-    printf("%s", info->has_tokenizer ? "true" : "false");
-    print_key_name("tokenizer_model", model, info->has_tokenizer ? KEY_TOKENIZER : NULL);
-    print_key_name("pre_tokenizer", model, is_bpe(model) ? KEY_PRE_TOKENIZER : NULL);
-    print_key_int("trained_length", info->trained_length > 0, info->trained_length);
-    print_key_int("weight_bytes", true, info->weight_bytes);
-    print_key_int("state_bytes", true, info->state_bytes);
-    print_key_int("cache_bytes_per_token", true, info->cache_bytes);
-    print_key_string("identity", identity);
-    print_key_string("source", info->source);
-    print_key("source_config");
-    metadata_source_config(stdout, model);
-    print_key("metadata");
-    metadata_keys(stdout, model);
-    print_key("tensors");
-    struct lrnn_tensor_info t;
-    for (int64_t i = 0; lrnn_model_get_tensor(model, i, &t); ++i) {
-        printf("%s\n    { \"name\": ", i == 0 ? "[" : ",");
-        json_write_string(stdout, t.name);
-        printf(", \"type\": \"%s\", \"ne\": [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
-               "], \"bytes\": %" PRId64 " }",
-                t.type, t.ne[0], t.ne[1], t.ne[2], t.ne[3], t.n_bytes);
-    }
-    printf("\n  ]\n}\n");
+    json_object(&w, NULL);
+    text_line(&w, "architecture", info->architecture);
+    text_line(&w, "name", info->name != NULL ? info->name : "");
+    text_line(&w, "family", info->family);
+    text_line(&w, "eigenvalues", info->eigenvalues);
+    text_line(&w, "eigenvalues_source", eigenvalues_source(info));
+    int_or_null(&w, "n_householder", true, info->n_householder);
+    int_or_null(&w, "n_head", info->n_head > 0, info->n_head);
+    int_or_null(&w, "d_k", info->n_head > 0, info->d_k);
+    int_or_null(&w, "d_v", info->n_head > 0, info->d_v);
+    int_or_null(&w, "n_layer", true, info->n_layer);
+    int_or_null(&w, "n_layer_attention", true, info->n_layer_attention);
+    int_or_null(&w, "n_embd", true, info->n_embd);
+    int_or_null(&w, "n_vocab", true, info->n_vocab);
+    int_or_null(&w, "bos", info->bos >= 0, info->bos);
+    int_or_null(&w, "eos", info->eos >= 0, info->eos);
+    json_line(&w, 2);
+    json_bool(&w, "tokenizer", info->has_tokenizer);
+    file_text(&w, "tokenizer_model", model, info->has_tokenizer ? KEY_TOKENIZER : NULL);
+    file_text(&w, "pre_tokenizer", model, is_bpe(model) ? KEY_PRE_TOKENIZER : NULL);
+    int_or_null(&w, "trained_length", info->trained_length > 0, info->trained_length);
+    int_or_null(&w, "weight_bytes", true, info->weight_bytes);
+    int_or_null(&w, "state_bytes", true, info->state_bytes);
+    int_or_null(&w, "cache_bytes_per_token", true, info->cache_bytes);
+    text_line(&w, "identity", identity);
+    text_line(&w, "source", info->source);
+    source_config(&w, model);
+    metadata(&w, model);
+    tensors(&w, model);
+    json_line(&w, 0);
+    json_end(&w);
+    printf("\n");
 }
 
 //
@@ -259,66 +339,66 @@ static const char * type_name(enum ggml_backend_dev_type type) {
     }
 }
 
-// The state of CUDA: whether a GPU is missing, and how the kernels of this build were tested.
-static void print_cuda(bool json) {
-    const char * notice = backends_cuda_notice();
-    char         missing[320];
-    const bool   is_missing = backends_why_no_gpu(missing, sizeof(missing));
+static void print_device(struct json_writer * w, ggml_backend_dev_t dev) {
+    const char * name    = ggml_backend_dev_name(dev);
+    const char * what    = ggml_backend_dev_description(dev);
+    const char * type    = type_name(ggml_backend_dev_type(dev));
+    const char * backend = ggml_backend_reg_name(ggml_backend_dev_backend_reg(dev));
+    size_t       free_bytes, total_bytes;
 
-    if (!json) {
-        if (is_missing) {
-            printf("%s\n", missing);
-        }
-        if (notice[0] != '\0') {
-            printf("%s\n", notice);
-        }
-    } else if (notice[0] == '\0') {
-        printf("null");
-    } else {
-        printf("{ \"notice\": ");
-        json_write_string(stdout, notice);
-        printf(", \"missing\": ");
-        if (is_missing) {
-            json_write_string(stdout, missing);
-        } else {
-            printf("null");
-        }
-        printf(" }");
+    ggml_backend_dev_memory(dev, &free_bytes, &total_bytes);
+    if (w == NULL) {
+        printf("%-10s %s, %s (%s), %.1f GiB of memory, %.1f free\n", name, type, what, backend,
+                (double) total_bytes / (1 << 30), (double) free_bytes / (1 << 30));
+        return;
     }
+    json_line(w, 4);
+    json_object(w, NULL);
+    json_string(w, "name", name);
+    json_string(w, "backend", backend);
+    json_string(w, "type", type);
+    json_string(w, "description", what);
+    json_line(w, 6);
+    json_int(w, "memory_bytes", (int64_t) total_bytes);
+    json_int(w, "memory_free_bytes", (int64_t) free_bytes);
+    json_end(w);
 }
 
+// The devices, and the state of CUDA: whether a GPU is missing, and how the kernels of this build
+// were tested.
 static void print_devices(bool json) {
-    const size_t n = ggml_backend_dev_count();
+    struct json_writer w      = { .out = stdout };
+    const char *       notice = backends_cuda_notice();
+    char               missing[320];
+    const bool         is_missing = backends_why_no_gpu(missing, sizeof(missing));
 
-    printf("%s", json ? "{\n  \"devices\": [" : "");
-    for (size_t i = 0; i < n; ++i) {
-        ggml_backend_dev_t dev     = ggml_backend_dev_get(i);
-        const char *       name    = ggml_backend_dev_name(dev);
-        const char *       what    = ggml_backend_dev_description(dev);
-        const char *       type    = type_name(ggml_backend_dev_type(dev));
-        const char *       backend = ggml_backend_reg_name(ggml_backend_dev_backend_reg(dev));
-        size_t             free_bytes, total_bytes;
-
-        ggml_backend_dev_memory(dev, &free_bytes, &total_bytes);
-        if (json) {
-            printf("%s\n    { \"name\": ", i == 0 ? "" : ",");
-            json_write_string(stdout, name);
-            printf(", \"backend\": ");
-            json_write_string(stdout, backend);
-            printf(", \"type\": ");
-            json_write_string(stdout, type);
-            printf(", \"description\": ");
-            json_write_string(stdout, what);
-            printf(",\n      \"memory_bytes\": %zu, \"memory_free_bytes\": %zu }", total_bytes,
-                    free_bytes);
-        } else {
-            printf("%-10s %s, %s (%s), %.1f GiB of memory, %.1f free\n", name, type, what, backend,
-                    (double) total_bytes / (1 << 30), (double) free_bytes / (1 << 30));
-        }
+    if (json) {
+        json_object(&w, NULL);
+        json_line(&w, 2);
+        json_array(&w, "devices");
     }
-    printf("%s", json ? "\n  ],\n  \"cuda\": " : "");
-    print_cuda(json);
-    printf("%s", json ? "\n}\n" : "");
+    for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
+        print_device(json ? &w : NULL, ggml_backend_dev_get(i));
+    }
+    if (!json) {
+        printf("%s%s", is_missing ? missing : "", is_missing ? "\n" : "");
+        printf("%s%s", notice, notice[0] != '\0' ? "\n" : "");
+        return;
+    }
+    json_line(&w, 2);
+    json_end(&w);
+    json_line(&w, 2);
+    if (notice[0] == '\0') {
+        json_null(&w, "cuda");
+    } else {
+        json_object(&w, "cuda");
+        json_string(&w, "notice", notice);
+        json_string(&w, "missing", is_missing ? missing : NULL);
+        json_end(&w);
+    }
+    json_line(&w, 0);
+    json_end(&w);
+    printf("\n");
 }
 
 //

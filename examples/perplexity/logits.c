@@ -73,11 +73,11 @@ static enum exit_code write_logits(const struct args * args, struct lrnn_session
         const int32_t * ids, int64_t n_ids, int64_t n_vocab, struct atomic_file * out,
         struct lrnn_error * err) {
     struct progress progress;
-    char            header[NPY_HEADER_SIZE];
+    char            header[128];
     int             n_calls = 0;
     enum exit_code  code    = EXIT_CODE_OK;
 
-    npy_header_float32(n_ids, n_vocab, header);
+    npy_header("'<f4'", (const int64_t[]) { n_ids, n_vocab }, 2, header, sizeof(header));
     if (!atomic_file_write(out, header, sizeof(header), err)) {
         return EXIT_CODE_SYSTEM;
     }

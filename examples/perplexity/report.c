@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "data-options.h"
 #include "eval/report/report-columns.h"
-#include "eval/report/report-files.h"
+#include "eval/report/report-write.h"
 #include "output-check.h"
 #include "program.h"
 #include "terminal.h"

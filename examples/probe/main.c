@@ -225,7 +225,7 @@ static void print_results(const struct args * args, const struct probed * probed
         return;
     }
     if (args->horizon) {
-        output_horizons(stdout, probed, n, args->lengths.v[0]);
+        output_horizons(stdout, probed, n);
     } else if (args->sample.n > 0) {
         output_scores(stdout, probed, n, args->sample.v[0], args->sample.v[1]);
     } else if (has_task(args)) {
@@ -343,8 +343,8 @@ int main(int argc, char ** argv) {
                 "range and histogram of the eigenvalues of the transitions, on the first 4,096 "
                 "tokens"),
         opt_flag("--horizon", &args.horizon,
-                "spread and separation of the readouts of each true state by position, and the "
-                "position where tracking fails, predicted from the first --length"),
+                "spread and separation of the readouts of each true state by position, and where the "
+                "spread exceeds the margin: up to there, no answer can be wrong"),
         opt_string("-f, --file", "FILE", &args.text_file,
                 "count the eigenvalues on this text instead of a task"),
         opt_string("--tokens", "IDS", &args.ids_file,
@@ -364,7 +364,7 @@ int main(int argc, char ** argv) {
         .summary  = "measures whether a model tracks a state, how far, and with which eigenvalues",
         .usage    = "-m M.gguf --length 256,65536       accuracy by position\n"
                     "-m M.gguf --sample 40,256          the score of the paper\n"
-                    "-m M.gguf --horizon                where tracking will fail, and why\n"
+                    "-m M.gguf --horizon                up to where tracking is certain\n"
                     "-m M.gguf --eigenvalues [-f TEXT]  eigenvalues of the transitions",
         .examples = "lrnn-probe -m s5.gguf -m s5-01.gguf --length 100-1000000*10 --trials 1\n"
                     "lrnn-probe -m delta-net.gguf --eigenvalues -f book.txt --svg spectrum.svg",

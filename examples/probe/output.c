@@ -84,15 +84,15 @@ void output_scores(FILE * out, const struct probed * probed, int n, int64_t lo, 
     }
 }
 
-static void print_position(FILE * out, double position) {
-    if (position > 0.0 && position < 1e15) {
-        fprintf(out, " %12.0f", position);
+static void print_position(FILE * out, int64_t position) {
+    if (position > 0) {
+        fprintf(out, " %12" PRId64, position);
     } else {
         fprintf(out, " %12s", "none");
     }
 }
 
-void output_horizons(FILE * out, const struct probed * probed, int n, int64_t reference) {
+void output_horizons(FILE * out, const struct probed * probed, int n) {
     if (n == 1) {
         const struct horizon * h = &probed[0].horizon;
         fprintf(out, "%12s %12s %12s %12s\n", "position", "readouts", "spread", "separation");
@@ -103,18 +103,16 @@ void output_horizons(FILE * out, const struct probed * probed, int n, int64_t re
         fprintf(out, "\n");
     }
     fprintf(out,
-            "position where the spread of the readouts exceeds the margin: predicted from the "
-            "first %" PRId64 "\npositions, and measured up to %" PRId64 "\n\n",
-            reference, probed[0].horizon.rows[probed[0].horizon.n_rows - 1].position);
-    fprintf(out, "%-28s %-12s %-8s %9s %12s %12s %12s\n", "model", "task", "range", "margin",
-            "predicted", "measured", "first error");
+            "position where the spread of the readouts exceeds the margin, up to %" PRId64 "\n\n",
+            probed[0].horizon.rows[probed[0].horizon.n_rows - 1].position);
+    fprintf(out, "%-28s %-12s %-8s %9s %12s %12s\n", "model", "task", "range", "margin", "measured",
+            "first error");
     for (int i = 0; i < n; ++i) {
         const struct horizon * h = &probed[i].horizon;
         fprintf(out, "%-28.28s %-12.12s %-8s %9.3f", probed[i].name, probed[i].task,
                 probed[i].eigenvalues, h->margin);
-        print_position(out, h->predicted);
-        print_position(out, (double) h->crossed);
-        print_position(out, (double) h->first_error);
+        print_position(out, h->crossed);
+        print_position(out, h->first_error);
         fprintf(out, "%s\n", h->stopped ? "  stopped early" : "");
     }
 }
@@ -177,104 +175,126 @@ void output_eigenvalues(FILE * out, const struct probed * probed) {
 // JSON
 //
 
-static void json_layer(FILE * out, const struct eigenvalues_layer * l) {
-    fprintf(out,
-            "{ \"counted\": %" PRId64 ", \"negative\": %" PRId64 ", \"complex\": %" PRId64
-            ", \"outside\": %" PRId64 ", \"least\": ",
-            l->n, l->n_negative, l->n_complex, l->n_outside);
-    json_write_number(out, l->lo);
-    fprintf(out, ", \"greatest\": ");
-    json_write_number(out, l->hi);
-    fprintf(out, ", \"largest_absolute\": ");
-    json_write_number(out, l->largest);
-    fprintf(out, ", \"gate\": [");
-    json_write_number(out, l->gate_lo);
-    fprintf(out, ", ");
-    json_write_number(out, l->gate_hi);
-    fprintf(out, "], \"bins\": [");
+static void json_layer(
+        struct json_writer * w, const char * key, const struct eigenvalues_layer * l) {
+    json_object(w, key);
+    json_int(w, "counted", l->n);
+    json_int(w, "negative", l->n_negative);
+    json_int(w, "complex", l->n_complex);
+    json_int(w, "outside", l->n_outside);
+    json_number(w, "least", l->lo);
+    json_number(w, "greatest", l->hi);
+    json_number(w, "largest_absolute", l->largest);
+    json_array(w, "gate");
+    json_number(w, NULL, l->gate_lo);
+    json_number(w, NULL, l->gate_hi);
+    json_end(w);
+    json_array(w, "bins");
     for (int b = 0; b < EIGENVALUES_BINS; ++b) {
-        fprintf(out, "%s%" PRId64, b == 0 ? "" : ", ", l->bins[b]);
+        json_int(w, NULL, l->bins[b]);
     }
-    fprintf(out, "] }");
+    json_end(w);
+    json_end(w);
 }
 
-static void json_horizon(FILE * out, const struct probed * p) {
-    const struct horizon * h = &p->horizon;
-    fprintf(out, ", \"task\": ");
-    json_write_string(out, p->task);
-    fprintf(out,
-            ", \"first_error\": %" PRId64 ", \"stopped\": %s,\n      \"horizon\": { \"margin\": ",
-            h->first_error, h->stopped ? "true" : "false");
-    json_write_number(out, h->margin);
-    fprintf(out, ", \"predicted\": ");
-    json_write_number(out, h->predicted); // null: none
-    fprintf(out, ", \"measured\": %" PRId64 ",\n        \"positions\": [", h->crossed);
-    for (int i = 0; i < h->n_rows; ++i) {
-        fprintf(out,
-                "%s\n          { \"position\": %" PRId64 ", \"readouts\": %" PRId64
-                ", \"spread\": ",
-                i == 0 ? "" : ",", h->rows[i].position, h->rows[i].n);
-        json_write_number(out, h->rows[i].spread);
-        fprintf(out, ", \"separation\": ");
-        json_write_number(out, h->rows[i].separation);
-        fprintf(out, " }");
+static void json_result(struct json_writer * w, const struct probed * p, bool by_length) {
+    json_string(w, "task", p->task);
+    json_number(w, "chance", p->chance);
+    json_string(w, "asked", by_length ? "every position" : "the end");
+    json_int(w, "first_error", p->result.first_error);
+    json_bool(w, "stopped", p->result.stopped);
+    json_line(w, 6);
+    json_array(w, "lengths");
+    for (int r = 0; r < p->result.n_rows; ++r) {
+        const struct probe_row * row = &p->result.rows[r];
+        json_line(w, 8);
+        json_object(w, NULL);
+        json_int(w, "length", row->length);
+        json_int(w, "asked", row->n_asked);
+        json_int(w, "right", row->n_right);
+        json_number(w, "accuracy", accuracy(row));
+        json_number(w, "scaled", probe_scaled(row, p->chance));
+        json_int(w, "sequences", row->n_sequences);
+        json_int(w, "sequences_right", row->n_all_right);
+        json_number(w, "margin", row->margin);
+        json_end(w);
     }
-    fprintf(out, "\n        ] }");
+    json_line(w, 6);
+    json_end(w);
+}
+
+static void json_horizon(struct json_writer * w, const struct probed * p) {
+    const struct horizon * h = &p->horizon;
+    json_string(w, "task", p->task);
+    json_int(w, "first_error", h->first_error);
+    json_bool(w, "stopped", h->stopped);
+    json_line(w, 6);
+    json_object(w, "horizon");
+    json_number(w, "margin", h->margin);
+    json_int(w, "measured", h->crossed);
+    json_line(w, 8);
+    json_array(w, "positions");
+    for (int i = 0; i < h->n_rows; ++i) {
+        json_line(w, 10);
+        json_object(w, NULL);
+        json_int(w, "position", h->rows[i].position);
+        json_int(w, "readouts", h->rows[i].n);
+        json_number(w, "spread", h->rows[i].spread);
+        json_number(w, "separation", h->rows[i].separation);
+        json_end(w);
+    }
+    json_line(w, 8);
+    json_end(w);
+    json_end(w);
+}
+
+static void json_spectrum(struct json_writer * w, const struct eigenvalues * e) {
+    const struct eigenvalues_layer total = eigenvalues_total(e);
+    json_line(w, 6);
+    json_object(w, "spectrum");
+    json_line(w, 8);
+    json_layer(w, "all", &total);
+    json_line(w, 8);
+    json_array(w, "layers");
+    for (int l = 0; l < e->n_layers; ++l) {
+        json_line(w, 10);
+        json_layer(w, NULL, &e->layers[l]);
+    }
+    json_line(w, 8);
+    json_end(w);
+    json_line(w, 6);
+    json_end(w);
 }
 
 void output_json(FILE * out, const struct probed * probed, int n, bool by_length) {
-    fprintf(out, "{\n  \"schema\": \"lrnn-probe/1\",\n  \"models\": [");
+    struct json_writer w = { .out = out };
+    json_object(&w, NULL);
+    json_line(&w, 2);
+    json_string(&w, "schema", "lrnn-probe/1");
+    json_line(&w, 2);
+    json_array(&w, "models");
     for (int i = 0; i < n; ++i) {
         const struct probed * p = &probed[i];
-        fprintf(out, "%s\n    { \"name\": ", i == 0 ? "" : ",");
-        json_write_string(out, p->name);
-        fprintf(out, ", \"eigenvalues\": ");
-        json_write_string(out, p->eigenvalues);
+        json_line(&w, 4);
+        json_object(&w, NULL);
+        json_string(&w, "name", p->name);
+        json_string(&w, "eigenvalues", p->eigenvalues);
         if (p->result.n_rows > 0) {
-            fprintf(out, ", \"task\": ");
-            json_write_string(out, p->task);
-            fprintf(out, ", \"chance\": ");
-            json_write_number(out, p->chance);
-            fprintf(out,
-                    ", \"asked\": \"%s\", \"first_error\": %" PRId64
-                    ", \"stopped\": %s,\n      \"lengths\": [",
-                    by_length ? "every position" : "the end", p->result.first_error,
-                    p->result.stopped ? "true" : "false");
-            for (int r = 0; r < p->result.n_rows; ++r) {
-                const struct probe_row * row = &p->result.rows[r];
-                fprintf(out,
-                        "%s\n        { \"length\": %" PRId64 ", \"asked\": %" PRId64
-                        ", \"right\": %" PRId64 ", \"accuracy\": ",
-                        r == 0 ? "" : ",", row->length, row->n_asked, row->n_right);
-                json_write_number(out, accuracy(row));
-                fprintf(out, ", \"scaled\": ");
-                json_write_number(out, probe_scaled(row, p->chance));
-                fprintf(out,
-                        ", \"sequences\": %" PRId64 ", \"sequences_right\": %" PRId64
-                        ", \"margin\": ",
-                        row->n_sequences, row->n_all_right);
-                json_write_number(out, row->margin);
-                fprintf(out, " }");
-            }
-            fprintf(out, "\n      ]");
+            json_result(&w, p, by_length);
         }
         if (p->horizon.n_rows > 0) {
-            json_horizon(out, p);
+            json_horizon(&w, p);
         }
         if (p->spectrum.layers != NULL) {
-            const struct eigenvalues_layer total = eigenvalues_total(&p->spectrum);
-            fprintf(out, ",\n      \"spectrum\": {\n        \"all\": ");
-            json_layer(out, &total);
-            fprintf(out, ",\n        \"layers\": [");
-            for (int l = 0; l < p->spectrum.n_layers; ++l) {
-                fprintf(out, "%s\n          ", l == 0 ? "" : ",");
-                json_layer(out, &p->spectrum.layers[l]);
-            }
-            fprintf(out, "\n        ]\n      }");
+            json_spectrum(&w, &p->spectrum);
         }
-        fprintf(out, " }");
+        json_end(&w);
     }
-    fprintf(out, "\n  ]\n}\n");
+    json_line(&w, 2);
+    json_end(&w);
+    json_line(&w, 0);
+    json_end(&w);
+    putc('\n', out);
 }
 
 //

@@ -2,8 +2,8 @@
 
 // Results of lrnn-probe: tables, JSON and a chart.
 
-#include "eval/tasks/eigenvalues.h"
-#include "eval/tasks/horizon.h"
+#include "eigenvalues.h"
+#include "horizon.h"
 #include "eval/tasks/probe.h"
 
 #include <stdio.h>
@@ -26,8 +26,8 @@ void output_lengths(FILE * out, const struct probed * probed, int n, int64_t n_s
 void output_scores(FILE * out, const struct probed * probed, int n, int64_t lo, int64_t hi);
 
 // Spread and separation by position, if there is one model; then one row per model with its
-// predicted and measured horizon.
-void output_horizons(FILE * out, const struct probed * probed, int n, int64_t reference);
+// horizon.
+void output_horizons(FILE * out, const struct probed * probed, int n);
 
 // Range and histogram of the eigenvalues.
 void output_eigenvalues(FILE * out, const struct probed * probed);

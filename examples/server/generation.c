@@ -1,7 +1,7 @@
 #include "generation.h"
 
 #include "base/error.h"
-#include "eval/scores/nll.h"
+#include "run/log-softmax.h"
 
 #include <math.h>
 #include <stdlib.h>

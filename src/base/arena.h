@@ -9,3 +9,10 @@ struct arena;
 struct arena * arena_new(void);                        // NULL: out of memory
 void * arena_alloc(struct arena * arena, size_t size); // zeroed; NULL: out of memory
 void arena_free(struct arena * arena);                 // NULL is allowed
+
+// Text of any length, as by printf; NULL: out of memory.
+char * arena_print(struct arena * arena, const char * format, ...)
+#ifdef __GNUC__
+        __attribute__((format(printf, 2, 3)))
+#endif
+        ;

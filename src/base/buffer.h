@@ -1,6 +1,6 @@
 #pragma once
 
-// A byte array that grows.
+// Arrays that grow.
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,6 +9,12 @@
 extern "C" {
 #endif
 
+// Makes room for n items in an allocated array, at least doubling it. Returns false if out of memory;
+// the array is then unchanged.
+// - array: the address of the pointer, which is NULL at first
+bool grow(void * array, size_t * capacity, size_t n, size_t item_size);
+
+// Bytes.
 struct buffer { // initialize with { 0 }
     char * data;
     size_t n;

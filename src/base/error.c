@@ -1,5 +1,6 @@
 #include "base/error.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,6 +42,22 @@ bool error_no_memory(struct lrnn_error * err, const char * fmt, ...) {
         const int n = snprintf(err->text, sizeof(err->text), "out of memory for ");
         vsnprintf(err->text + n, sizeof(err->text) - (size_t) n, fmt, args);
         va_end(args);
+    }
+    return false;
+}
+
+bool error_system(struct lrnn_error * err, const char * fmt, ...) {
+    const int why = errno;
+    if (err != NULL) {
+        va_list args;
+        va_start(args, fmt);
+        err->kind = why == ENOENT   ? LRNN_ERROR_NOT_FOUND
+                    : why == ENOMEM ? LRNN_ERROR_NO_MEMORY
+                                    : LRNN_ERROR_SYSTEM;
+        vsnprintf(err->text, sizeof(err->text), fmt, args);
+        va_end(args);
+        const size_t n = strlen(err->text);
+        snprintf(err->text + n, sizeof(err->text) - n, ": %s", strerror(why));
     }
     return false;
 }

@@ -1,5 +1,6 @@
 #include "file/gguf-check.h"
 
+#include "base/buffer.h"
 #include "base/error.h"
 
 #include <inttypes.h>
@@ -134,17 +135,7 @@ static bool read_name(
 // Makes room for element n of a list. Lists grow with the data read; a large count in the header
 // alone allocates nothing.
 static bool reserve(const struct cursor * c, void ** list, size_t * cap, size_t n, size_t size) {
-    if (n < *cap) {
-        return true;
-    }
-    const size_t more = *cap > 0 ? 2 * *cap : 64;
-    void *       p    = more <= SIZE_MAX / 2 / size ? realloc(*list, more * size) : NULL;
-    if (p == NULL) {
-        return reject(c, "out of memory at %s", c->where);
-    }
-    *list = p;
-    *cap  = more;
-    return true;
+    return grow(list, cap, n + 1, size) || reject(c, "out of memory at %s", c->where);
 }
 
 //

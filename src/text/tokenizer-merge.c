@@ -1,5 +1,6 @@
 // Byte-pair encoding: the table of merges, and merging a list of symbols.
 
+#include "base/buffer.h"
 #include "base/hash.h"
 #include "text/tokenizer-impl.h"
 
@@ -90,16 +91,7 @@ bool merges_has(const struct merges * m, int32_t left, int32_t right) {
 //
 
 static bool heap_reserve(struct merge_work * w, size_t n) {
-    if (n > w->heap_capacity) {
-        const size_t             capacity = n < 64 ? 64 : n + n / 2;
-        struct merge_candidate * p        = realloc(w->heap, capacity * sizeof(*p));
-        if (p == NULL) {
-            return false;
-        }
-        w->heap          = p;
-        w->heap_capacity = capacity;
-    }
-    return true;
+    return grow(&w->heap, &w->heap_capacity, n, sizeof(*w->heap));
 }
 
 static void heap_sink(struct merge_candidate * heap, size_t n, size_t i) {
@@ -145,14 +137,8 @@ static bool candidate_add(const struct merges * m, struct merge_work * w, int32_
 //
 
 bool merge_work_push(struct merge_work * w, int32_t id, uint32_t start) {
-    if (w->n_symbols == w->capacity) {
-        const size_t    capacity = w->capacity == 0 ? 64 : w->capacity * 2;
-        struct symbol * p        = realloc(w->symbols, capacity * sizeof(*p));
-        if (p == NULL) {
-            return false;
-        }
-        w->symbols  = p;
-        w->capacity = capacity;
+    if (!grow(&w->symbols, &w->capacity, w->n_symbols + 1, sizeof(*w->symbols))) {
+        return false;
     }
     const int32_t n = (int32_t) w->n_symbols++;
     w->symbols[n]   = (struct symbol) { .id = id, .prev = n - 1, .next = -1, .start = start };

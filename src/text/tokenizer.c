@@ -1,6 +1,7 @@
 // Tokenizers of all kinds: checking a definition, finding special tokens in text. The rest depends
 // on the kind: tokenizer-spm.c, -bpe.c, -world.c, -bytes.c and -symbols.c.
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "lrnn.h"
@@ -347,14 +348,8 @@ size_t tokenizer_text_size(const struct tokenizer * tok, int32_t id) {
 //
 
 bool token_ids_push(struct token_ids * ids, int32_t id) {
-    if (ids->n == ids->capacity) {
-        const size_t capacity = ids->capacity < 64 ? 64 : ids->capacity * 2;
-        int32_t *    p        = realloc(ids->data, capacity * sizeof(*p));
-        if (p == NULL) {
-            return false;
-        }
-        ids->data     = p;
-        ids->capacity = capacity;
+    if (!grow(&ids->data, &ids->capacity, ids->n + 1, sizeof(*ids->data))) {
+        return false;
     }
     ids->data[ids->n++] = id;
     return true;

@@ -2,7 +2,7 @@
 // values. Checksums are corrected first, so that mutations reach the code after them.
 
 #include "lrnn.h"
-#include "eval/scores/score-format.h"
+#include "eval/scores/score-file.h"
 #include "base/hash.h"
 #include "base/sha256.h"
 

@@ -171,12 +171,10 @@ class Programs:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def environment(tmp_path_factory):
-    # Small models: threads that spin at barriers would take the cores from those that work. And no
-    # test leaves hashes of models in the cache of the user.
+def environment():
+    # Small models: threads that spin at barriers would take the cores from those that work.
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_WAIT_POLICY", "passive")
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
 
 

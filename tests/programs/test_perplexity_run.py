@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import re
 import struct
 
@@ -140,33 +139,11 @@ def test_run_again(scoring, finished):
     assert scoring.scores("a") == scores
 
 
-def test_hash_of_the_model(scoring, monkeypatch):
-    """The hash in the score file is that of the file, and is computed once per file."""
-    cache = scoring.lrnn.work / "cache"
-    model = scoring.lrnn.work / f"{NAME}.gguf"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-
-    def hash_in_scores():
-        scoring.run(*MODEL, *DATA, "-o", "a", "--force")
-        return re.search(rb"\nmodel_hash (\w+)\n", scoring.scores("a"))[1].decode()
-
-    right = hashlib.sha256(model.read_bytes()).hexdigest()
-    assert hash_in_scores() == right
-    (known,) = (cache / "lrnn/hashes").iterdir()
-    line = known.read_text()
-    assert line.startswith(right) and line.endswith(f" {model}\n")
-    known.write_text(line.replace(right, "7" * 64))     # found there, not computed again
-    assert hash_in_scores() == "7" * 64
-    for damaged in (line[:-1], "x" * 64 + line[64:], ""):
-        known.write_text(damaged)
-        assert hash_in_scores() == right
-    known.write_text(line.replace(right, "7" * 64))
-    os.utime(model, ns=(0, 1_000_000_007))              # another time: another file
-    assert hash_in_scores() == right
-    known.unlink()
-    (cache / "lrnn/hashes").rmdir()
-    (cache / "lrnn/hashes").touch()                     # no cache
-    assert hash_in_scores() == right
+def test_hash_of_the_model(scoring):
+    """The hash in the score file is that of the file."""
+    scoring.run(*MODEL, *DATA, "-o", "a", "--force")
+    found = re.search(rb"\nmodel_hash (\w+)\n", scoring.scores("a"))[1].decode()
+    assert found == hashlib.sha256((scoring.lrnn.work / f"{NAME}.gguf").read_bytes()).hexdigest()
 
 
 def test_pipe(scoring, finished):

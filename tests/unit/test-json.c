@@ -1,6 +1,6 @@
 // JSON. Reading: the grammar of RFC 8259, values at paths, the text of strings; and on random
 // documents, whole and damaged, the same results as Python's json module (data/json-cases.txt, made
-// by tools/make-dataset-tests.py). Writing: strings of any bytes.
+// by tools/make-dataset-tests.py). Writing: strings of any bytes, nested objects and arrays.
 
 #include "base/json-read.h"
 #include "base/json-write.h"
@@ -460,6 +460,43 @@ static void test_writing(struct test * t) {
     check_written(t, "\xff\xf8", 2, "\"\\ufffd\\ufffd\"");
 }
 
+// What the writer nests is JSON, with the values that were given.
+static void test_nesting(struct test * t) {
+    static const char EXPECTED[] =
+            "{ \"a\": [1, [], { \"b\": null }],\n  \"c\\\"d\": [\n    true,\n"
+            "    0.1\n  ], \"e\": 0.30000000000000004, \"f\": null }";
+    char *             written = NULL;
+    size_t             n;
+    FILE *             out = open_memstream(&written, &n);
+    struct json_writer w   = { .out = out };
+
+    json_object(&w, NULL);
+    json_array(&w, "a");
+    json_int(&w, NULL, 1);
+    json_array(&w, NULL);
+    json_end(&w);
+    json_object(&w, NULL);
+    json_string(&w, "b", NULL);
+    json_end(&w);
+    json_end(&w);
+    json_line(&w, 2);
+    json_array(&w, "c\"d");
+    json_line(&w, 4);
+    json_bool(&w, NULL, true);
+    json_line(&w, 4);
+    json_exact(&w, NULL, (double) 0.1f, 6, true);
+    json_line(&w, 2);
+    json_end(&w);
+    json_exact(&w, "e", 0.1 + 0.2, 9, false);
+    json_number(&w, "f", 1.0 / 0.0);
+    json_end(&w);
+    fclose(out);
+    test_check(t, strcmp(written, EXPECTED) == 0, "wrote %s, expected %s", written, EXPECTED);
+    test_check(t, json_read(written, n, NULL, 0, NULL, &(struct json_error) { 0 }) == JSON_OBJECT,
+            "not JSON: %s", written);
+    free(written);
+}
+
 int main(void) {
     struct test t = { 0 };
     test_grammar(&t);
@@ -467,5 +504,6 @@ int main(void) {
     test_arrays(&t);
     test_random(&t);
     test_writing(&t);
+    test_nesting(&t);
     return test_end(&t, "test-json");
 }

@@ -5,11 +5,9 @@
 #include "base/json-read.h"
 #include "base/unicode.h"
 #include "eval/report/chart.h"
-#include "eval/report/report-files.h"
-#include "eval/report/report-read.h"
+#include "eval/report/report-write.h"
 #include "kit/check.h"
 #include "kit/files.h"
-#include "kit/rng.h"
 #include "kit/synthetic-scores.h"
 
 #include <inttypes.h>
@@ -518,124 +516,11 @@ static void test_chart(struct test * t) {
     free(text.data);
 }
 
-//
-// Reading report.json
-//
-
-static bool same_estimate(const struct stats_estimate * a, const struct stats_estimate * b) {
-    return a->value == b->value && a->se == b->se && a->lo == b->lo && a->hi == b->hi &&
-           a->n == b->n && a->method == b->method;
-}
-
-static void test_read_back(struct test * t) {
-    const char *           paths[] = { "test-report-a.nll", "test-report-b.nll" };
-    const char *           json    = "test-report.json";
-    const struct synthetic a       = { .model = "a \" ] \\ name",
-              .trained_length                 = 256,
-              .window                         = 1024,
-              .n_windows                      = 12,
-              .level                          = 0.6,
-              .spread                         = 0.2,
-              .warm                           = 1.0 };
-    struct synthetic       b       = a;
-    struct report          r;
-    struct lrnn_error      err = { LRNN_ERROR_NONE, "" };
-    b.model                    = "b";
-    b.wobble                   = 0.03;
-    b.nan_window               = 4;
-    b.nan_position             = 700;
-    test_check(t, synthetic_write(&a, paths[0], &err) && synthetic_write(&b, paths[1], &err), "%s",
-            err.text);
-    if (!read_report(t, paths, 2, LOSS_PPL, true, 0, &r)) {
-        return;
-    }
-    struct text        text = write_form(t, &r, JSON);
-    struct report_file file;
-    struct comparison  c;
-    test_write_file(json, text.data, text.size);
-    if (test_check(t, report_file_read(json, &file, &err) && file.n_runs == 2, "report.json: %s",
-                err.text)) {
-        const struct comparison * from_scores = &r.panels[0].comparisons[1];
-        test_check(t, strcmp(file.runs[0].meta.model, a.model) == 0, "its name is %s",
-                file.runs[0].meta.model);
-        if (test_check(t, comparison_make(&file.runs[0], &file.runs[1], &c, &err), "comparison: %s",
-                    err.text)) {
-            bool same = same_estimate(&c.all.difference, &from_scores->all.difference) &&
-                        same_estimate(&c.beyond.difference, &from_scores->beyond.difference) &&
-                        c.all.won == from_scores->all.won &&
-                        c.n_buckets == from_scores->n_buckets && c.trained_length == 256 &&
-                        c.all.difference.n == 9;
-            for (int i = 0; i < c.n_buckets; ++i) {
-                same = same &&
-                       same_estimate(&c.buckets[i].difference, &from_scores->buckets[i].difference);
-            }
-            test_check(t, same, "comparisons are bit-identical: %.17g, %.17g",
-                    c.all.difference.value, from_scores->all.difference.value);
-            comparison_free(&c);
-        }
-        report_file_free(&file);
-    }
-    // schema 1 says train_length
-    char * old = strdup(text.data);
-    for (char * p = old; (p = strstr(p, "trained_length")) != NULL;) {
-        memmove(p + 5, p + 7, strlen(p + 7) + 1);
-    }
-    memcpy(strstr(old, "lrnn-perplexity/2"), "lrnn-perplexity/1", 17);
-    test_write_file(json, old, strlen(old));
-    if (test_check(t, report_file_read(json, &file, &err), "a report of schema 1 is read: %s",
-                err.text)) {
-        test_check(t,
-                file.n_runs == 2 && file.runs[0].extrapolation.trained_length == 256 &&
-                        file.runs[0].meta.window == 1024,
-                "its trained length is %" PRId64, file.runs[0].extrapolation.trained_length);
-        report_file_free(&file);
-    }
-    free(old);
-    // truncated files are errors; altered ones are errors or are read
-    struct test_rng rng       = { 3 };
-    int             n_refused = 0;
-    for (int k = 0; k < 200; ++k) {
-        char * bad  = malloc(text.size);
-        size_t size = text.size;
-        memcpy(bad, text.data, size);
-        if (k % 2 == 0) {
-            size = (size_t) test_below(&rng, (int64_t) size);
-        } else {
-            for (int i = 0; i < 3; ++i) {
-                bad[test_below(&rng, (int64_t) size)] =
-                        "[]{},:\"\\0-9e.nulltrue\n"[test_below(&rng, 22)];
-            }
-        }
-        test_write_file(json, bad, size);
-        if (report_file_read(json, &file, &err)) {
-            test_check(t, k % 2 == 1, "a file truncated at byte %zu of %zu is an error", size,
-                    text.size);
-            report_file_free(&file);
-        } else {
-            n_refused++;
-            test_check(t, strncmp(err.text, json, strlen(json)) == 0,
-                    "the error names the file: %s", err.text);
-        }
-        free(bad);
-    }
-    printf("%d of 200 damaged reports are errors\n", n_refused);
-    const char * other = "{ \"schema\": \"other/2\", \"runs\": [] }";
-    test_write_file(json, other, strlen(other));
-    test_check(t, !report_file_read(json, &file, &err) && strstr(err.text, "other/2") != NULL,
-            "another schema: %s", err.text);
-    free(text.data);
-    report_free(&r);
-    unlink(paths[0]);
-    unlink(paths[1]);
-    unlink(json);
-}
-
 int main(void) {
     struct test t = { 0 };
     test_checker(&t);
     test_forms(&t);
     test_shards(&t);
     test_chart(&t);
-    test_read_back(&t);
     return test_end(&t, "test-report");
 }

@@ -1,6 +1,6 @@
 // Eigenvalues: of matrices with known eigenvalues, and computed in two ways.
 
-#include "eval/tasks/spectrum.h"
+#include "spectrum.h"
 #include "kit/check.h"
 #include "kit/rng.h"
 

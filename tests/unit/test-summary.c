@@ -2,7 +2,7 @@
 // runs shortened by hand.
 
 #include "lrnn.h"
-#include "eval/estimates/comparison.h"
+#include "eval/estimates/paired.h"
 #include "kit/check.h"
 #include "kit/rng.h"
 #include "kit/synthetic-scores.h"

@@ -1,4 +1,4 @@
-#include "eval/data/byte-source.h"
+#include "eval/data/records.h"
 
 #include "base/error.h"
 
@@ -250,14 +250,14 @@ struct byte_source * byte_source_open(const char * path, struct lrnn_error * err
     const bool           is_stdin = strcmp(path, "-") == 0;
     struct byte_source * s        = calloc(1, sizeof(*s));
     if (s == NULL || (s->path = malloc(strlen(path) + sizeof("standard input"))) == NULL) {
-        error_set(err, LRNN_ERROR_NO_MEMORY, "%s: out of memory", path);
+        error_no_memory(err, "reading %s", path);
         free(s);
         return NULL;
     }
     strcpy(s->path, is_stdin ? "standard input" : path);
     s->fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (s->fd < 0) {
-        error_set(err, LRNN_ERROR_SYSTEM, "%s: cannot be opened: %s", path, strerror(errno));
+        error_system(err, "%s: cannot be opened", path);
         byte_source_free(s);
         return NULL;
     }

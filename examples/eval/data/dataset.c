@@ -1,16 +1,145 @@
 #include "eval/data/dataset.h"
 
+#include "base/buffer.h"
 #include "base/error.h"
+#include "base/random.h"
 #include "base/sha256.h"
 #include "base/unicode.h"
 #include "eval/data/data-files.h"
-#include "eval/data/document-store.h"
-#include "eval/data/record-text.h"
 #include "eval/data/records.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+//
+// Presets
+//
+
+// Templates of the papers on length extrapolation of these models: automl/DeltaProduct at 38cd4e4b,
+// language_modeling/custom_evals.
+static const struct dataset_preset PRESETS[] = {
+    // name, templates, where, source, about
+    { "codeparrot", "{content}", NULL, NULL,
+            "CodeParrot (codeparrot-clean, codeparrot-*-near-dedup): Python files" },
+    { "math-hard", "Problem: {problem}, Solution: {solution}", "level=Level 5", "type",
+            "MATH-Hard (lighteval/MATH-Hard, hendrycks MATH): level 5 problems with solutions" },
+    { "triviaqa",
+            "Question: {query}, Answer: {answer}\n"
+            "Question: {question}, Answer: {answer.value}\n"
+            "Question: {Question}, Answer: {Answer.Value}",
+            NULL, NULL,
+            "TriviaQA (sentence-transformers/trivia-qa, mandarjoshi/trivia_qa, the original): "
+            "questions with answers" },
+    { "slimpajama", "{text}", NULL, "meta.redpajama_set_name",
+            "SlimPajama (SlimPajama-627B, SlimPajama-6B): web pages, books, code" },
+    { "openthoughts", "Problem: {problem}, Solution: {solution}", NULL, NULL,
+            "OpenThoughts (open-r1/OpenThoughts-114k-math): math problems with long solutions" },
+    { "gsm8k", "Problem: {question}, Solution: {answer}", NULL, NULL,
+            "GSM8K (openai/gsm8k): grade school word problems with solutions" },
+    { "text", "{text}", NULL, NULL,
+            "plain text, one document per file; or JSON records with a field text" },
+};
+
+const struct dataset_preset * dataset_preset_at(int i) {
+    return i >= 0 && (size_t) i < sizeof(PRESETS) / sizeof(PRESETS[0]) ? &PRESETS[i] : NULL;
+}
+
+const struct dataset_preset * dataset_preset_find(const char * name) {
+    for (int i = 0; dataset_preset_at(i) != NULL; ++i) {
+        if (strcmp(PRESETS[i].name, name) == 0) {
+            return &PRESETS[i];
+        }
+    }
+    return NULL;
+}
+
+void dataset_title(const char * preset, const char * files, char title[DATASET_TITLE_SIZE]) {
+    const bool is_file = strcmp(preset, "text") == 0 && strchr(files, '\t') == NULL &&
+                         strcmp(files, "") != 0 && strcmp(files, "-") != 0;
+    snprintf(title, DATASET_TITLE_SIZE, "%s", is_file ? files : preset);
+    for (bool packed = is_file; packed;) {
+        char * dot = strrchr(title + 1, '.');
+        packed     = dot != NULL && (strcmp(dot, ".gz") == 0 || strcmp(dot, ".zst") == 0);
+        if (dot != NULL) {
+            *dot = '\0';
+        }
+    }
+}
+
+//
+// Documents in memory, for shuffling
+//
+
+struct stored_document {
+    struct document doc; // text and source are copies in `memory`
+    char *          memory;
+};
+
+struct document_store {
+    size_t                   max_bytes; // set by the owner; everything else is zero at first
+    size_t                   bytes;
+    struct stored_document * documents;
+    size_t                   n, capacity;
+    size_t                   next;
+};
+
+static bool store_add(
+        struct document_store * s, const struct document * doc, struct lrnn_error * err) {
+    const size_t source_size = strlen(doc->source) + 1;
+    const size_t cost        = doc->size + source_size + sizeof(struct stored_document);
+    if (cost > s->max_bytes - s->bytes) {
+        return error_set(err, LRNN_ERROR_BAD_FILE,
+                "%s:%lld: shuffling keeps all texts in memory, and they exceed the limit of %zu "
+                "bytes; shuffle the files beforehand",
+                doc->file, (long long) doc->line, s->max_bytes);
+    }
+    char * copy = malloc(doc->size + source_size); // the source, then the text
+    if (copy == NULL || !grow(&s->documents, &s->capacity, s->n + 1, sizeof(*s->documents))) {
+        free(copy);
+        return error_no_memory(err, "a text of %zu bytes", doc->size);
+    }
+    memcpy(copy, doc->source, source_size);
+    if (doc->size > 0) {
+        memcpy(copy + source_size, doc->text, doc->size);
+    }
+    struct stored_document * d = &s->documents[s->n++];
+    *d                         = (struct stored_document) { *doc, copy };
+    d->doc.source              = copy;
+    d->doc.text                = copy + source_size;
+    s->bytes += cost;
+    return true;
+}
+
+// The order depends only on the seed and the number of documents.
+static void store_shuffle(struct document_store * s, uint64_t seed) {
+    for (size_t i = s->n; i > 1; --i) { // Fisher-Yates
+        const size_t                 k = (size_t) random_below(&seed, i);
+        const struct stored_document d = s->documents[i - 1];
+        s->documents[i - 1]            = s->documents[k];
+        s->documents[k]                = d;
+    }
+}
+
+static bool store_next(struct document_store * s, struct document * doc) {
+    if (s->next == s->n) {
+        return false;
+    }
+    *doc = s->documents[s->next++].doc;
+    return true;
+}
+
+static void store_free(struct document_store * s) {
+    for (size_t i = 0; i < s->n; ++i) {
+        free(s->documents[i].memory);
+    }
+    free(s->documents);
+    *s = (struct document_store) { 0 };
+}
+
+//
+// The data set
+//
 
 enum { MAX_COMPLAINTS = 16 };
 
@@ -157,7 +286,7 @@ void dataset_free(struct dataset * ds) {
     }
     record_reader_free(&ds->reader);
     data_files_free(&ds->files);
-    document_store_free(&ds->store);
+    store_free(&ds->store);
     buffer_free(&ds->text);
     buffer_free(&ds->source);
     for (int i = 0; i < ds->n_complaints; ++i) {
@@ -353,17 +482,17 @@ static enum dataset_status next_of_stream(
     if (!ds->is_stored) {
         enum dataset_status status;
         while ((status = next_in_order(ds, doc, err)) == DATASET_DOCUMENT) {
-            if (!document_store_add(&ds->store, doc, err)) {
+            if (!store_add(&ds->store, doc, err)) {
                 return DATASET_ERROR;
             }
         }
         if (status == DATASET_ERROR) {
             return DATASET_ERROR;
         }
-        document_store_shuffle(&ds->store, ds->shuffle_seed);
+        store_shuffle(&ds->store, ds->shuffle_seed);
         ds->is_stored = true;
     }
-    return document_store_next(&ds->store, doc) ? DATASET_DOCUMENT : DATASET_END;
+    return store_next(&ds->store, doc) ? DATASET_DOCUMENT : DATASET_END;
 }
 
 static enum dataset_status next_or_fail(

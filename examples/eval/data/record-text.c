@@ -1,4 +1,4 @@
-#include "eval/data/record-text.h"
+#include "eval/data/records.h"
 
 #include "base/error.h"
 #include "base/slice.h"

@@ -1,14 +1,82 @@
 #include "eval/data/windows.h"
 
+#include "base/buffer.h"
 #include "base/error.h"
-#include "eval/data/name-list.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+//
+// A set of strings, joined by tabs: the files and sources of a run
+//
+
+struct string_set { // starts as { 0 }
+    char *  text;   // NULL: empty
+    size_t  size, capacity;
+    int32_t n;
+    int32_t last; // index of the last result: documents of a file come in a row
+    size_t  last_at;
+};
+
+static char stored(char c) {
+    return c == '\t' ? ' ' : c;
+}
+
+// Is the name stored at offset `at`? *length: of the name stored there.
+static bool is_at(const struct string_set * set, size_t at, const char * name, size_t * length) {
+    const char * p   = set->text + at;
+    const char * end = memchr(p, '\t', set->size - at);
+    *length          = end != NULL ? (size_t) (end - p) : set->size - at;
+    bool same        = *length == strlen(name);
+    for (size_t i = 0; i < *length && same; ++i) {
+        same = p[i] == stored(name[i]);
+    }
+    return same;
+}
+
+// Returns the index of a name, which is added if it is new; −1: out of memory. Tabs in it become
+// spaces.
+static int32_t string_set_find(struct string_set * set, const char * name) {
+    size_t length;
+    if (set->n > 0 && is_at(set, set->last_at, name, &length)) {
+        return set->last;
+    }
+    size_t at = 0;
+    for (int32_t i = 0; i < set->n; ++i, at += length + 1) {
+        if (is_at(set, at, name, &length)) {
+            set->last    = i;
+            set->last_at = at;
+            return i;
+        }
+    }
+    if (!grow(&set->text, &set->capacity, set->size + strlen(name) + 2, 1)) {
+        return -1;
+    }
+    if (set->n > 0) {
+        set->text[set->size++] = '\t';
+    }
+    set->last    = set->n++;
+    set->last_at = set->size;
+    for (; *name != '\0'; ++name) {
+        set->text[set->size++] = stored(*name);
+    }
+    set->text[set->size] = '\0';
+    return set->last;
+}
+
+static void string_set_free(struct string_set * set) {
+    free(set->text);
+    *set = (struct string_set) { 0 };
+}
+
+//
+// Windows
+//
 
 struct windows {
     struct window_params      params;
@@ -18,7 +86,8 @@ struct windows {
 
     FILE *    file;    // holds the windows
     int64_t * offsets; // of each in the file
-    int64_t   n, capacity;
+    int64_t   n;
+    size_t    capacity;
 
     // the current window
     int64_t              n_tokens;
@@ -26,9 +95,10 @@ struct windows {
     uint16_t *           bytes;
     uint8_t *            scored;
     struct window_span * spans;
-    int64_t              n_spans, cap_spans;
+    int64_t              n_spans;
+    size_t               cap_spans;
 
-    struct name_list files, sources;
+    struct string_set files, sources;
     char * template;
     char *                 complaints;
     struct windows_summary summary;
@@ -39,13 +109,8 @@ struct window_header {
     int64_t n_tokens, n_spans;
 };
 
-static bool no_memory(struct lrnn_error * err) {
-    return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for windows of tokens");
-}
-
 static bool cannot_keep(struct lrnn_error * err) {
-    return error_set(err, LRNN_ERROR_SYSTEM, "cannot write the temporary file of windows: %s",
-            strerror(errno));
+    return error_system(err, "cannot write the temporary file of windows");
 }
 
 //
@@ -75,14 +140,8 @@ static bool flush(struct windows * ws, struct lrnn_error * err) {
         ws->summary.n_targets += ws->scored[t];
         ws->summary.n_bytes += ws->scored[t] ? ws->bytes[t] : 0;
     }
-    if (ws->n == ws->capacity) {
-        const int64_t more    = 2 * ws->capacity + 64;
-        int64_t *     offsets = realloc(ws->offsets, (size_t) more * sizeof(*offsets));
-        if (offsets == NULL) {
-            return no_memory(err);
-        }
-        ws->offsets  = offsets;
-        ws->capacity = more;
+    if (!grow(&ws->offsets, &ws->capacity, (size_t) ws->n + 1, sizeof(*ws->offsets))) {
+        return error_no_memory(err, "windows of tokens");
     }
     ws->offsets[ws->n] = ftello(ws->file);
     if (fwrite(&header, sizeof(header), 1, ws->file) != 1 ||
@@ -101,14 +160,8 @@ static bool flush(struct windows * ws, struct lrnn_error * err) {
 }
 
 static bool push_span(struct windows * ws, struct window_span span, struct lrnn_error * err) {
-    if (ws->n_spans == ws->cap_spans) {
-        const int64_t        more  = 2 * ws->cap_spans + 16;
-        struct window_span * spans = realloc(ws->spans, (size_t) more * sizeof(*spans));
-        if (spans == NULL) {
-            return no_memory(err);
-        }
-        ws->spans     = spans;
-        ws->cap_spans = more;
+    if (!grow(&ws->spans, &ws->cap_spans, (size_t) ws->n_spans + 1, sizeof(*ws->spans))) {
+        return error_no_memory(err, "windows of tokens");
     }
     ws->spans[ws->n_spans++] = span;
     return true;
@@ -208,13 +261,13 @@ static bool add_document(struct windows * ws, const struct document * doc, const
     const char *       name = strrchr(doc->file, '/');
     struct window_span at   = {
           .document = doc->index,
-          .file     = name_list_find(&ws->files, name != NULL ? name + 1 : doc->file),
+          .file     = string_set_find(&ws->files, name != NULL ? name + 1 : doc->file),
           .source   = doc->source != NULL && *doc->source != '\0'
-                              ? name_list_find(&ws->sources, doc->source)
+                              ? string_set_find(&ws->sources, doc->source)
                               : -1,
     };
     if (at.file < 0 || (at.source < 0 && doc->source != NULL && *doc->source != '\0')) {
-        return no_memory(err);
+        return error_no_memory(err, "windows of tokens");
     }
     const int64_t n_before = ws->n;
     for (int64_t i = first; i < end; ++i) {
@@ -286,12 +339,12 @@ static bool add_all(struct windows * ws, struct dataset * ds, windows_progress p
     dataset_fingerprint(ds, ws->summary.fingerprint);
     ws->template = malloc(strlen(ws->summary.counts.template) + 1); // may outlive the data set
     if (ws->template == NULL) {
-        return no_memory(err);
+        return error_no_memory(err, "windows of tokens");
     }
     ws->summary.counts.template = strcpy(ws->template, ws->summary.counts.template);
     ws->complaints              = join_complaints(ds);
     if (ws->complaints == NULL) {
-        return no_memory(err);
+        return error_no_memory(err, "windows of tokens");
     }
     ws->summary.complaints = ws->complaints;
     if (ws->n == 0) {
@@ -375,7 +428,7 @@ static bool prepare(struct windows * ws, const char * folder, struct lrnn_error 
     ws->bytes      = malloc(w * sizeof(*ws->bytes));
     ws->scored     = malloc(w);
     if (ws->tokens == NULL || ws->bytes == NULL || ws->scored == NULL) {
-        return no_memory(err);
+        return error_no_memory(err, "windows of tokens");
     }
     ws->file = nameless_file(folder, err);
     return ws->file != NULL;
@@ -386,7 +439,7 @@ struct windows * windows_make(struct dataset * ds, const struct lrnn_model * mod
         void * user, struct lrnn_error * err) {
     struct windows * ws = calloc(1, sizeof(*ws));
     if (ws == NULL) {
-        no_memory(err);
+        error_no_memory(err, "windows of tokens");
         return NULL;
     }
     ws->params = *params;
@@ -421,8 +474,8 @@ void windows_free(struct windows * ws) {
     free(ws->bytes);
     free(ws->scored);
     free(ws->spans);
-    name_list_free(&ws->files);
-    name_list_free(&ws->sources);
+    string_set_free(&ws->files);
+    string_set_free(&ws->sources);
     free(ws->template);
     free(ws->complaints);
     free(ws);
@@ -478,7 +531,7 @@ bool windows_read(
         const size_t size    = n_spans + n * (sizeof(int32_t) + sizeof(uint16_t) + 1);
         char *       memory  = malloc(size);
         if (memory == NULL) {
-            return no_memory(err);
+            return error_no_memory(err, "windows of tokens");
         }
         struct window_span * spans  = (void *) memory;
         int32_t *            tokens = (void *) (memory + n_spans);

@@ -1,20 +1,18 @@
 #include "eval/estimates/summary.h"
 
 #include "base/error.h"
-#include "eval/estimates/position-ranges.h"
-#include "eval/estimates/summary-impl.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MAX_POSITIONS = 1024 }; // of the per-position loss
 
-bool summary_out_of_memory(const struct summary * s, struct lrnn_error * err) {
-    return error_set(err, LRNN_ERROR_NO_MEMORY,
-            "%s: out of memory for the summary of %" PRId64 " windows", s->meta.model,
-            s->n_windows);
+static bool no_memory(const struct summary * s, struct lrnn_error * err) {
+    return error_no_memory(
+            err, "the summary of %" PRId64 " windows of %s", s->n_windows, s->meta.model);
 }
 
 //
@@ -70,8 +68,7 @@ static bool make_buckets(
                 "%s: --bucket is %" PRId64 ", which cuts %" PRId64 " positions into more than %d",
                 s->meta.model, bucket, s->length, RANGES_MAX_BUCKETS);
     }
-    return (ranges != NULL && make_losses(s, scores, ranges, n, &s->buckets)) ||
-           summary_out_of_memory(s, err);
+    return (ranges != NULL && make_losses(s, scores, ranges, n, &s->buckets)) || no_memory(s, err);
 }
 
 static bool make_prefixes(
@@ -299,6 +296,190 @@ static bool make_norms(struct summary * s, const struct scores * scores) {
 }
 
 //
+// Beyond the trained length
+//
+
+// Loss of bucket i minus that of bucket j, paired by window.
+static bool bucket_difference(const struct summary * s, int i, int j, struct stats_estimate * out) {
+    const struct losses * f  = &s->buckets;
+    struct stats_pair *   a  = malloc(((size_t) s->n_units + 1) * sizeof(*a));
+    struct stats_pair *   b  = malloc(((size_t) s->n_units + 1) * sizeof(*b));
+    bool                  ok = a != NULL && b != NULL;
+
+    for (int64_t u = 0; u < s->n_units && ok; ++u) {
+        const struct score_cell * x = &f->cells[u * f->n + i];
+        const struct score_cell * y = &f->cells[u * f->n + j];
+        a[u]                        = (struct stats_pair) { x->nll, (double) x->tokens };
+        b[u]                        = (struct stats_pair) { y->nll, (double) y->tokens };
+    }
+    ok = ok && stats_differences(a, b, s->n_units, 1, STATS_SEED, out);
+    free(a);
+    free(b);
+    return ok;
+}
+
+// The end of a bucket, in tokens fed: its last target is the next token. With same targets, the
+// context length.
+static int64_t bucket_end(const struct summary * s, int i) {
+    return s->n_contexts > 0 ? s->buckets.at[i].range.from : s->buckets.at[i].range.to;
+}
+
+// The last bucket that ends inside `length` tokens; −1: none.
+static int last_inside(const struct summary * s, int64_t length) {
+    int last = -1;
+    for (int i = 0; i < s->buckets.n; ++i) {
+        last = bucket_end(s, i) <= length ? i : last;
+    }
+    return last;
+}
+
+// Fills s->extrapolation from the buckets. Returns false if out of memory.
+static bool extrapolate(struct summary * s, double tolerance) {
+    struct extrapolation * e = &s->extrapolation;
+    const int64_t          T = e->trained_length;
+    // a window of W tokens has targets up to W − 1
+    const int64_t reach =
+            s->buckets.n > 0 ? bucket_end(s, s->buckets.n - 1) + (s->n_contexts == 0) : 0;
+
+    e->inside   = T > 0 ? last_inside(s, T) : -1;
+    e->degrades = e->best = -1;
+    for (int64_t factor = 2; e->inside >= 0 && e->n < EXTRAPOLATION_MAX && factor <= reach / T;
+            factor *= 2) {
+        const int b = last_inside(s, factor * T);
+        if (b > e->inside && (e->n == 0 || b > e->bucket[e->n - 1])) {
+            e->factor[e->n] = (int) factor;
+            e->bucket[e->n] = b;
+            if (!bucket_difference(s, b, e->inside, &e->difference[e->n])) {
+                return false;
+            }
+            e->n++;
+        }
+    }
+
+    int best = 0;
+    for (int i = 1; i < s->buckets.n; ++i) {
+        struct stats_estimate rise;
+        if (!bucket_difference(s, i, best, &rise)) {
+            return false;
+        }
+        if (rise.lo > tolerance) {
+            e->degrades = i;
+            e->best     = best;
+            e->rise     = rise;
+            break;
+        }
+        if (s->buckets.at[i].nats.value < s->buckets.at[best].nats.value) {
+            best = i;
+        }
+    }
+    return true;
+}
+
+//
+// Warnings
+//
+
+enum { MAX_WARNINGS = 32 };
+
+// Adds a text of the arena; NULL: out of memory.
+static bool add(struct summary * s, const char * text) {
+    if (text != NULL && s->n_warnings < MAX_WARNINGS) {
+        s->warnings[s->n_warnings++] = text;
+    }
+    return text != NULL;
+}
+
+#define WARN(s, ...) add(s, arena_print((s)->arena, __VA_ARGS__))
+
+static bool add_divergence(struct summary * s, const struct scores * scores) {
+    int64_t first = -1;
+    for (int64_t i = 0; i < s->n_windows; ++i) {
+        if (s->diverged_from[i] > 0 &&
+                (first < 0 || s->diverged_from[i] < s->diverged_from[first])) {
+            first = i;
+        }
+    }
+    return first < 0 ||
+           WARN(s,
+                   "diverged: %" PRId64 " of %" PRId64
+                   " windows have non-finite losses, the earliest at position %" PRId64
+                   " of window %" PRId64
+                   "; such a window is excluded from there on, and the estimates are marked",
+                   s->n_diverged, s->n_windows, s->diverged_from[first],
+                   scores->windows[first].index);
+}
+
+// In document mode with a low minimum, later positions come from long documents only.
+static bool add_selection(struct summary * s) {
+    const struct loss * a = &s->buckets.at[0];
+    for (int i = 1; i < s->buckets.n; ++i) {
+        const struct loss * b = &s->buckets.at[i];
+        if (b->windows + b->diverged < a->windows + a->diverged &&
+                strcmp(s->meta.reset, "never") != 0) {
+            return WARN(s,
+                    "selection: %" PRId64 " windows have targets in the first bucket, %" PRId64
+                    " at %" PRId64 "-%" PRId64
+                    "; later positions come from longer documents, so the content may differ",
+                    a->windows + a->diverged, b->windows + b->diverged, b->range.from, b->range.to);
+        }
+    }
+    return true;
+}
+
+static bool add_few_windows(struct summary * s) {
+    return s->n_units >= STATS_MIN_BOOTSTRAP ||
+           (s->n_units < STATS_MIN_T
+                           ? WARN(s, "%" PRId64 " window%s: too few for an interval", s->n_units,
+                                     s->n_units == 1 ? "" : "s")
+                           : WARN(s,
+                                     "%" PRId64 " windows: too few for the bootstrap; intervals "
+                                     "are Student's t on window means",
+                                     s->n_units));
+}
+
+static bool add_trained_length(struct summary * s) {
+    const int64_t length = s->extrapolation.trained_length;
+    if (length == 0) {
+        return WARN(s, "the trained length is unknown, so there are no extrapolation estimates; "
+                       "set it with --trained-length");
+    }
+    return s->extrapolation.inside >= 0 ||
+           WARN(s,
+                   "no bucket ends inside the trained length of %" PRId64
+                   ", so there are no extrapolation estimates",
+                   length);
+}
+
+// Fills s->warnings. Returns false if out of memory.
+static bool add_warnings(struct summary * s, const struct scores * scores) {
+    const struct score_meta * m = &s->meta;
+    s->warnings                 = arena_alloc(s->arena, MAX_WARNINGS * sizeof(*s->warnings));
+    bool ok                     = s->warnings != NULL;
+    if (s->n_windows < m->n_windows) {
+        ok = ok && WARN(s, "partial: %" PRId64 " of %" PRId64 " windows are there", s->n_windows,
+                           m->n_windows);
+    }
+    ok = ok && add_few_windows(s) && add_divergence(s, scores) && add_selection(s);
+    if (strcmp(m->reset, "never") == 0) {
+        ok = ok && WARN(s, "the state is never reset: windows are parts of one sequence, and each "
+                           "position occurs once");
+    }
+    ok = ok && add_trained_length(s);
+    if (m->malformed > 0) {
+        ok = ok &&
+             WARN(s,
+                     "%" PRId64 " of %" PRId64
+                     " records were malformed and skipped; the first: %.*s",
+                     m->malformed, m->records, (int) strcspn(m->complaints, "\t"), m->complaints);
+    }
+    if (m->lone_surrogates > 0) {
+        ok = ok &&
+             WARN(s, "%" PRId64 " lone surrogates were replaced by U+FFFD", m->lone_surrogates);
+    }
+    return ok;
+}
+
+//
 // The summary
 //
 
@@ -321,30 +502,30 @@ static bool make_total(struct summary * s) {
 static bool make_all(struct summary * s, const struct scores * scores,
         const struct summary_params * p, struct lrnn_error * err) {
     if (!make_units(s, scores) || !find_divergence(s, scores)) {
-        return summary_out_of_memory(s, err);
+        return no_memory(s, err);
     }
     s->extrapolation.trained_length =
             p->trained_length > 0 ? p->trained_length : s->meta.trained_length;
 
     if (s->n_contexts > 0) {
         if (!make_contexts(s, scores)) {
-            return summary_out_of_memory(s, err);
+            return no_memory(s, err);
         }
     } else {
         if (!make_buckets(s, scores, p->bucket, err)) {
             return false;
         }
         if (!make_prefixes(s, scores, p) || !make_curve(s, scores, p)) {
-            return summary_out_of_memory(s, err);
+            return no_memory(s, err);
         }
     }
     if (!make_total(s)) {
-        return summary_out_of_memory(s, err);
+        return no_memory(s, err);
     }
     make_token_error(s, scores);
     if (!make_positions(s, scores) || !make_composition(s, scores) || !make_norms(s, scores) ||
-            !summary_extrapolate(s, p->tolerance) || !summary_add_warnings(s, scores)) {
-        return summary_out_of_memory(s, err);
+            !extrapolate(s, p->tolerance) || !add_warnings(s, scores)) {
+        return no_memory(s, err);
     }
     return true;
 }
@@ -358,38 +539,10 @@ bool summary_make(const struct scores * scores, const struct summary_params * pa
         .arena      = arena_new(),
     };
     if (summary->arena == NULL) {
-        return summary_out_of_memory(summary, err);
+        return no_memory(summary, err);
     }
     if (!make_all(summary, scores, params, err)) {
         summary_free(summary);
-        return false;
-    }
-    return true;
-}
-
-bool summary_from_cells(const struct score_meta * meta, int64_t trained_length, int64_t n_units,
-        int64_t * unit, int n_buckets, const struct position_range * ranges,
-        const struct score_cell * cells, struct summary * s, struct lrnn_error * err) {
-    *s = (struct summary) {
-        .meta       = *meta,
-        .n_windows  = n_units,
-        .n_units    = n_units,
-        .unit       = unit,
-        .n_contexts = count_words(meta->same_targets, ","),
-        .arena      = arena_new(),
-    };
-    s->extrapolation = (struct extrapolation) {
-        .trained_length = trained_length, .inside = -1, .degrades = -1, .best = -1
-    };
-    if (s->arena == NULL || !losses_alloc(&s->buckets, ranges, n_buckets, s->n_units, s->arena)) {
-        summary_out_of_memory(s, err);
-        summary_free(s);
-        return false;
-    }
-    memcpy(s->buckets.cells, cells, (size_t) n_units * (size_t) n_buckets * sizeof(*cells));
-    if (!losses_estimate(&s->buckets, n_units) || !make_total(s)) {
-        summary_out_of_memory(s, err);
-        summary_free(s);
         return false;
     }
     return true;

@@ -73,9 +73,3 @@ void summary_free(struct summary * summary);
 
 // The norms of a bucket; NULL: none.
 const struct range_norm * summary_norm(const struct summary * summary, int bucket);
-
-// Makes buckets and total from the sums in a report. Strings and arrays belong to the caller.
-// - cells: [n_units][n_buckets]
-bool summary_from_cells(const struct score_meta * meta, int64_t trained_length, int64_t n_units,
-        int64_t * unit, int n_buckets, const struct position_range * ranges,
-        const struct score_cell * cells, struct summary * summary, struct lrnn_error * err);

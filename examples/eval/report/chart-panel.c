@@ -30,8 +30,7 @@ static int count_chars(const char * text) {
     return n;
 }
 
-// Removes the middle of a long name: models usually differ at the ends.
-static void shorten(const char * name, char * out, size_t size) {
+void chart_label(const char * name, char * out, size_t size) {
     const int n = count_chars(name);
     if (n <= MAX_NAME_CHARS) {
         snprintf(out, size, "%s", name);
@@ -410,7 +409,7 @@ static void write_label(
         write_marker(out, s->color, from + 0.5 * (SWATCH_WIDTH - 4.0), l->at);
     }
     const char * label = s != NULL ? s->label : p->zero_label;
-    shorten(label != NULL ? label : full, name, sizeof(name));
+    chart_label(label != NULL ? label : full, name, sizeof(name));
     fprintf(out, "<text class=\"lc-ink\" x=\"%.1f\" y=\"%.1f\"><title>", from + SWATCH_WIDTH,
             l->at + 4.0);
     markup_text(out, full);

@@ -84,3 +84,8 @@ bool chart_write_element(const struct chart * chart, FILE * out);
 
 // A position or count on an axis: 512, 1k, 128k, 1.5k. Returns buf.
 const char * chart_power(double x, char buf[16]);
+
+// Shortens a name to CHART_LABEL_CHARS characters. It loses its middle: models usually differ at
+// the ends.
+// - size: at least 4 CHART_LABEL_CHARS + 4
+void chart_label(const char * name, char * label, size_t size);

@@ -2,7 +2,7 @@
 
 // The results of a comparison of models (divergence.h), as JSON and as a table.
 
-#include "eval/estimates/divergence.h"
+#include "eval/estimates/kl.h"
 
 #include <stdio.h>
 

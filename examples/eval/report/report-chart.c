@@ -1,11 +1,10 @@
 // The chart of a panel: the curves of its models, and below them the differences from the baseline.
 
-#include "eval/report/report-files.h"
+#include "eval/report/report-write.h"
 
 #include "base/arena.h"
 #include "eval/report/chart.h"
 #include "eval/report/report-columns.h"
-#include "eval/report/short-names.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -127,7 +126,7 @@ static double cut_at(const struct chart_series * series, int n, enum loss_unit u
 static bool make_note(struct arena * arena, const struct report_panel * panel,
         const struct chart_series * series, double y_max, const char ** note) {
     enum { MAX_LINES = 4 };
-    char               text[2048] = "", names[512];
+    char               text[2048] = "", names[512] = "";
     struct name_series beyond     = { .text = names, .size = sizeof(names) };
     size_t             n          = 0;
     int                n_diverged = 0;

@@ -2,9 +2,9 @@
 
 // The columns of a report. This one table feeds report.json, the CSV files, the tables in text and
 // HTML, and `report --list-columns`. A new column is one row of the table in report-columns.c and,
-// if it is a new quantity, its computation in src/eval.
+// if it is a new quantity, its computation in eval/estimates.
 
-#include "eval/report/report-runs.h"
+#include "eval/report/report-model.h"
 
 #include <stdio.h>
 
@@ -67,7 +67,7 @@ void report_list_columns(FILE * out);
 // Facts about a run
 //
 
-// Shown by HTML, written to report.json, and read back from there.
+// Shown by HTML and written to report.json.
 struct report_fact {
     const char * section;                                    // of a run in report.json
     const char * key;                                        // in the section; NULL: not in JSON

@@ -1,7 +1,7 @@
 // Tables for other programs: RFC 4180, UTF-8, a header row, '.' for decimals, empty where there is
 // no number.
 
-#include "eval/report/report-files.h"
+#include "eval/report/report-write.h"
 
 #include "eval/report/report-columns.h"
 

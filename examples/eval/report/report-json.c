@@ -1,4 +1,4 @@
-#include "eval/report/report-files.h"
+#include "eval/report/report-write.h"
 
 #include "base/json-write.h"
 #include "eval/report/report-columns.h"
@@ -6,344 +6,357 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-// Writes the fewest digits that read back as the same double.
-static void exact_number(FILE * out, double x) {
-    char text[40] = "null";
-    for (int digits = 9; digits <= 17 && isfinite(x); ++digits) {
-        snprintf(text, sizeof(text), "%.*g", digits, x);
-        if (strtod(text, NULL) == x) {
-            break;
-        }
-    }
-    fputs(text, out);
+static void exact_number(struct json_writer * w, const char * key, double x) {
+    json_exact(w, key, x, 9, false);
 }
 
-static void key(FILE * out, const char * name, bool is_first) {
-    fprintf(out, "%s\"%s\": ", is_first ? "" : ", ", name);
-}
-
-static void text_field(FILE * out, const char * name, const char * text, bool is_first) {
-    key(out, name, is_first);
-    json_write_string(out, text);
-}
-
-static void number_field(FILE * out, const char * name, double x) {
-    key(out, name, false);
-    json_write_number(out, x);
-}
-
-static void int_field(FILE * out, const char * name, int64_t x) {
-    fprintf(out, ", \"%s\": %" PRId64, name, x);
+static void write_range(struct json_writer * w, const struct position_range * range) {
+    json_int(w, "from", range->from);
+    json_int(w, "to", range->to);
 }
 
 // "a\tb" as an array
-static void write_list(FILE * out, const char * list) {
-    putc('[', out);
+static void write_list(struct json_writer * w, const char * key, const char * list) {
+    json_array(w, key);
     for (const char * p = list; *p != '\0';) {
         const size_t n = strcspn(p, "\t");
-        fputs(p == list ? "" : ", ", out);
-        json_write_bytes(out, p, n);
+        json_bytes(w, NULL, p, n);
         p += n + (p[n] == '\t');
     }
-    putc(']', out);
+    json_end(w);
 }
 
-static void value_field(FILE * out, const char * name, struct report_value v, bool is_first) {
-    key(out, name, is_first);
+static void write_value(struct json_writer * w, const char * key, struct report_value v) {
     switch (v.type) {
-        case REPORT_INT: fprintf(out, "%" PRId64, v.integer); break;
-        case REPORT_NUMBER: json_write_number(out, v.number); break;
-        case REPORT_TEXT: json_write_string(out, v.text); break;
+        case REPORT_INT: json_int(w, key, v.integer); break;
+        case REPORT_NUMBER: json_number(w, key, v.number); break;
+        case REPORT_TEXT: json_string(w, key, v.text); break;
     }
 }
 
-static void row_fields(
-        FILE * out, int in, const struct report_run * run, const struct loss * loss) {
+static void write_row(
+        struct json_writer * w, int in, const struct report_run * run, const struct loss * loss) {
     const struct report_row      row = { .run = run, .loss = loss };
     const struct report_column * c;
     for (int i = 0; (c = report_column_at(in, i)) != NULL; ++i) {
-        value_field(out, c->key, c->get(&row), i == 0);
+        write_value(w, c->key, c->get(&row));
     }
+    json_end(w);
 }
 
-static void write_losses(FILE * out, const char * name, int in, const struct report_run * run,
-        const struct losses * l) {
-    fprintf(out, ",\n    \"%s\": [", name);
+static void write_losses(struct json_writer * w, const char * key, int in,
+        const struct report_run * run, const struct losses * l) {
+    json_line(w, 4);
+    json_array(w, key);
     for (int i = 0; i < l->n; ++i) {
-        fputs(i == 0 ? "\n      { " : ",\n      { ", out);
-        row_fields(out, in, run, &l->at[i]);
-        fputs(" }", out);
+        json_line(w, 6);
+        json_object(w, NULL);
+        write_row(w, in, run, &l->at[i]);
     }
-    fputs("]", out);
+    json_end(w);
 }
 
 // - is_estimate: only the columns of the difference itself
-static void paired_fields(FILE * out, const struct paired * p, bool is_estimate) {
+static void write_paired(struct json_writer * w, const struct paired * p, bool is_estimate) {
     const struct paired_column * c;
     for (int i = 0; (c = paired_column_at(i)) != NULL; ++i) {
         if (!is_estimate || c->of_estimate) {
-            value_field(out, c->key, c->get(p), false);
+            write_value(w, c->key, c->get(p));
         }
     }
+    json_end(w);
 }
 
-static void estimate_fields(FILE * out, const struct stats_estimate * e) {
-    paired_fields(out, &(struct paired) { .difference = *e }, true);
+static void write_estimate(struct json_writer * w, const struct stats_estimate * e) {
+    write_paired(w, &(struct paired) { .difference = *e }, true);
 }
 
-static void write_facts(FILE * out, const struct report_run * run) {
+static void write_facts(struct json_writer * w, const struct report_run * run) {
     const char *               section = "";
     const struct report_fact * f;
     for (int i = 0; (f = report_fact_at(i)) != NULL; ++i) {
         if (f->key == NULL) {
             continue;
         }
-        const bool is_first = strcmp(section, f->section) != 0;
-        if (is_first) {
-            fprintf(out, "%s    \"%s\": { ", i == 0 ? "" : " },\n", f->section);
+        if (strcmp(section, f->section) != 0) {
+            if (section[0] != '\0') {
+                json_end(w);
+            }
+            json_line(w, 4);
+            json_object(w, f->section);
             section = f->section;
         }
-        key(out, f->key, is_first);
-        const char *  text = report_fact_text(f, run);
-        const int64_t x    = report_fact_int(f, run);
         switch (f->type) {
-            case FACT_INT: fprintf(out, "%" PRId64, x); break;
-            case FACT_BOOL: fputs(x != 0 ? "true" : "false", out); break;
-            case FACT_TEXT: json_write_string(out, text); break;
-            case FACT_LIST: write_list(out, text); break;
+            case FACT_INT: json_int(w, f->key, report_fact_int(f, run)); break;
+            case FACT_BOOL: json_bool(w, f->key, report_fact_int(f, run) != 0); break;
+            case FACT_TEXT: json_string(w, f->key, report_fact_text(f, run)); break;
+            case FACT_LIST: write_list(w, f->key, report_fact_text(f, run)); break;
         }
     }
-    fputs(" }", out);
+    json_end(w);
 }
 
-static void write_positions(FILE * out, const struct summary * s) {
-    fprintf(out, ",\n    \"positions\": { \"stride\": %" PRId64 ", \"loss\": [", s->stride);
+static void write_positions(struct json_writer * w, const struct summary * s) {
+    json_line(w, 4);
+    json_object(w, "positions");
+    json_int(w, "stride", s->stride);
+    json_array(w, "loss");
     for (int64_t i = 0; i < s->n_positions; ++i) {
-        fputs(i == 0 ? "" : ", ", out);
-        json_write_number(out, s->position_loss[i]);
+        json_number(w, NULL, s->position_loss[i]);
     }
-    fputs("] }", out);
+    json_end(w);
+    json_end(w);
 }
 
-static void write_composition(FILE * out, const struct summary * s) {
+// Targets by source, then of none, per bucket.
+static void write_composition(struct json_writer * w, const struct summary * s) {
     if (s->n_sources == 0) {
         return;
     }
-    fputs(",\n    \"composition\": [", out); // targets by source, then of none, per bucket
+    json_line(w, 4);
+    json_array(w, "composition");
     for (int b = 0; b < s->buckets.n; ++b) {
-        fputs(b == 0 ? "[" : ", [", out);
+        json_array(w, NULL);
         for (int k = 0; k <= s->n_sources; ++k) {
-            fprintf(out, "%s%" PRId64, k == 0 ? "" : ", ",
-                    s->composition[b * (s->n_sources + 1) + k]);
+            json_int(w, NULL, s->composition[b * (s->n_sources + 1) + k]);
         }
-        putc(']', out);
+        json_end(w);
     }
-    fputs("]", out);
+    json_end(w);
 }
 
-static void write_norms(FILE * out, const struct summary * s) {
-    bool is_first = true;
-    fputs(s->norms != NULL ? ",\n    \"state_norm\": [" : "", out);
-    for (int b = 0; b < s->buckets.n && s->norms != NULL; ++b) {
+static void write_norms(struct json_writer * w, const struct summary * s) {
+    if (s->norms == NULL) {
+        return;
+    }
+    json_line(w, 4);
+    json_array(w, "state_norm");
+    for (int b = 0; b < s->buckets.n; ++b) {
         const struct range_norm * f = &s->norms[b];
         if (f->windows > 0) {
-            fprintf(out, "%s{ \"from\": %" PRId64 ", \"to\": %" PRId64,
-                    is_first ? "\n      " : ",\n      ", s->buckets.at[b].range.from,
-                    s->buckets.at[b].range.to);
-            int_field(out, "windows", f->windows);
-            number_field(out, "median", f->median);
-            number_field(out, "most", f->most);
-            int_field(out, "layer", f->layer);
-            fputs(" }", out);
-            is_first = false;
+            json_line(w, 6);
+            json_object(w, NULL);
+            write_range(w, &s->buckets.at[b].range);
+            json_int(w, "windows", f->windows);
+            json_number(w, "median", f->median);
+            json_number(w, "most", f->most);
+            json_int(w, "layer", f->layer);
+            json_end(w);
         }
     }
-    fputs(s->norms != NULL ? "]" : "", out);
+    json_end(w);
 }
 
-static void write_extrapolation(FILE * out, const struct summary * s) {
+static void write_extrapolation(struct json_writer * w, const struct summary * s) {
     const struct extrapolation * e = &s->extrapolation;
-    fprintf(out, ",\n    \"extrapolation\": { \"trained_length\": %" PRId64 ", \"inside\": ",
-            e->trained_length);
+    json_line(w, 4);
+    json_object(w, "extrapolation");
+    json_int(w, "trained_length", e->trained_length);
     if (e->inside >= 0) {
-        const struct loss * f = &s->buckets.at[e->inside];
-        fprintf(out, "{ \"from\": %" PRId64 ", \"to\": %" PRId64, f->range.from, f->range.to);
-        number_field(out, "nll", f->nats.value);
-        fputs(" }", out);
+        json_object(w, "inside");
+        write_range(w, &s->buckets.at[e->inside].range);
+        json_number(w, "nll", s->buckets.at[e->inside].nats.value);
+        json_end(w);
     } else {
-        fputs("null", out);
+        json_null(w, "inside");
     }
-    fputs(", \"at\": [", out);
+    json_array(w, "at");
     for (int i = 0; i < e->n; ++i) {
         const struct loss * f = &s->buckets.at[e->bucket[i]];
-        fprintf(out, "%s{ \"factor\": %d, \"from\": %" PRId64 ", \"to\": %" PRId64,
-                i == 0 ? "" : ", ", e->factor[i], f->range.from, f->range.to);
-        number_field(out, "nll", f->nats.value);
-        estimate_fields(out, &e->difference[i]);
-        fputs(" }", out);
+        json_object(w, NULL);
+        json_int(w, "factor", e->factor[i]);
+        write_range(w, &f->range);
+        json_number(w, "nll", f->nats.value);
+        write_estimate(w, &e->difference[i]);
     }
-    fputs("], \"degrades_from\": ", out);
+    json_end(w);
     if (e->degrades >= 0) {
-        fprintf(out, "{ \"position\": %" PRId64 ", \"best\": %" PRId64,
-                s->buckets.at[e->degrades].range.from, s->buckets.at[e->best].range.from);
-        estimate_fields(out, &e->rise);
-        fputs(" } }", out);
+        json_object(w, "degrades_from");
+        json_int(w, "position", s->buckets.at[e->degrades].range.from);
+        json_int(w, "best", s->buckets.at[e->best].range.from);
+        write_estimate(w, &e->rise);
     } else {
-        fputs("null }", out);
+        json_null(w, "degrades_from");
     }
+    json_end(w);
 }
 
 // For paired comparisons: the exact sums of every window in every bucket; null: diverged.
-static void write_units(FILE * out, const struct summary * s) {
-    fputs(",\n    \"units\": [", out);
+static void write_units(struct json_writer * w, const struct summary * s) {
+    json_line(w, 4);
+    json_array(w, "units");
     for (int64_t u = 0; u < s->n_units; ++u) {
-        fprintf(out, "%s{ \"index\": %" PRId64 ", \"buckets\": [",
-                u == 0 ? "\n      " : ",\n      ", s->unit[u]);
+        json_line(w, 6);
+        json_object(w, NULL);
+        json_int(w, "index", s->unit[u]);
+        json_array(w, "buckets");
         for (int b = 0; b < s->buckets.n; ++b) {
             const struct score_cell * c = &s->buckets.cells[u * s->buckets.n + b];
-            fputs(b == 0 ? "" : ", ", out);
             if (c->diverged) {
-                fputs("null", out);
-            } else {
-                putc('[', out);
-                exact_number(out, c->nll);
-                fprintf(out, ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", c->tokens, c->bytes,
-                        c->hits);
+                json_null(w, NULL);
+                continue;
             }
+            json_array(w, NULL);
+            exact_number(w, NULL, c->nll);
+            json_int(w, NULL, c->tokens);
+            json_int(w, NULL, c->bytes);
+            json_int(w, NULL, c->hits);
+            json_end(w);
         }
-        fputs("] }", out);
+        json_end(w);
+        json_end(w);
     }
-    fputs("]", out);
+    json_end(w);
 }
 
-static void write_windows(FILE * out, const struct report_run * run) {
+static void write_windows(struct json_writer * w, const struct report_run * run) {
     const struct summary * s = &run->summary;
-    fputs(",\n    \"windows\": [", out);
+    json_line(w, 4);
+    json_array(w, "windows");
     for (int64_t i = 0; i < s->n_windows; ++i) {
-        const struct score_window * w      = &run->scores.windows[i];
+        const struct score_window * window = &run->scores.windows[i];
         double                      nll    = 0.0;
         int64_t                     tokens = 0;
-        for (int64_t t = 1; t <= w->n_targets; ++t) {
-            if (w->flags[t - 1] & SCORE_COUNTED) {
-                nll += (double) w->nll[t - 1];
+        for (int64_t t = 1; t <= window->n_targets; ++t) {
+            if (window->flags[t - 1] & SCORE_COUNTED) {
+                nll += (double) window->nll[t - 1];
                 tokens++;
             }
         }
-        fprintf(out, "%s{ \"index\": %" PRId64 ", \"nll\": ", i == 0 ? "\n      " : ",\n      ",
-                w->index);
-        exact_number(out, nll);
-        int_field(out, "tokens", tokens);
+        json_line(w, 6);
+        json_object(w, NULL);
+        json_int(w, "index", window->index);
+        exact_number(w, "nll", nll);
+        json_int(w, "tokens", tokens);
         if (s->diverged_from[i] > 0) {
-            int_field(out, "diverged_from", s->diverged_from[i]);
+            json_int(w, "diverged_from", s->diverged_from[i]);
         }
-        fputs(", \"source\": [", out); // [first token, document, byte, file]
-        for (int32_t k = 0; k < w->n_spans; ++k) {
-            const struct window_span * p = &w->spans[k];
-            fprintf(out, "%s[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId32 "]",
-                    k == 0 ? "" : ", ", p->first, p->document, p->byte, p->file);
+        json_array(w, "source"); // [first token, document, byte, file]
+        for (int32_t k = 0; k < window->n_spans; ++k) {
+            const struct window_span * p = &window->spans[k];
+            json_array(w, NULL);
+            json_int(w, NULL, p->first);
+            json_int(w, NULL, p->document);
+            json_int(w, NULL, p->byte);
+            json_int(w, NULL, p->file);
+            json_end(w);
         }
-        fputs("] }", out);
+        json_end(w);
+        json_end(w);
     }
-    fputs("]", out);
+    json_end(w);
 }
 
-static void write_warnings(FILE * out, const struct summary * s) {
-    fputs(",\n    \"warnings\": [", out);
-    for (int i = 0; i < s->n_warnings; ++i) {
-        fputs(i == 0 ? "" : ", ", out);
-        json_write_string(out, s->warnings[i]);
-    }
-    fputs("]", out);
-}
-
-static void write_run(FILE * out, const struct report_run * run) {
+static void write_run(struct json_writer * w, const struct report_run * run) {
     const struct summary * s = &run->summary;
-    fputs("  {\n", out);
-    write_facts(out, run);
-    fputs(",\n    \"total\": { ", out);
-    row_fields(out, REPORT_JSON_TOTAL, run, &s->total.at[0]);
-    fputs(" }", out);
-    write_losses(out, "buckets", REPORT_JSON_BUCKETS, run, &s->buckets);
-    write_losses(out, "prefix", REPORT_JSON_PREFIX, run, &s->prefixes);
-    write_positions(out, s);
-    write_composition(out, s);
-    write_norms(out, s);
-    write_extrapolation(out, s);
-    write_windows(out, run);
-    write_units(out, s);
-    write_warnings(out, s);
-    fputs("\n  }", out);
+    json_line(w, 2);
+    json_object(w, NULL);
+    write_facts(w, run);
+    json_line(w, 4);
+    json_object(w, "total");
+    write_row(w, REPORT_JSON_TOTAL, run, &s->total.at[0]);
+    write_losses(w, "buckets", REPORT_JSON_BUCKETS, run, &s->buckets);
+    write_losses(w, "prefix", REPORT_JSON_PREFIX, run, &s->prefixes);
+    write_positions(w, s);
+    write_composition(w, s);
+    write_norms(w, s);
+    write_extrapolation(w, s);
+    write_windows(w, run);
+    write_units(w, s);
+    json_line(w, 4);
+    json_array(w, "warnings");
+    for (int i = 0; i < s->n_warnings; ++i) {
+        json_string(w, NULL, s->warnings[i]);
+    }
+    json_end(w);
+    json_line(w, 2);
+    json_end(w);
 }
 
-static void write_comparison(FILE * out, const struct report_panel * panel, int i) {
+static void write_tokens(struct json_writer * w, const char * key, const struct paired * p) {
+    json_object(w, key);
+    json_number(w, "ppl_ratio", exp(p->difference.value));
+    write_paired(w, p, false);
+}
+
+static void write_bytes(struct json_writer * w, const char * key, const struct paired * p) {
+    json_line(w, 4);
+    json_object(w, key);
+    json_string(w, "unit", "bits per byte");
+    write_paired(w, p, false);
+}
+
+static void write_comparison(struct json_writer * w, const struct report_panel * panel, int i) {
     const struct comparison *      c = &panel->comparisons[i];
     const struct byte_comparison * b = &panel->bytes[i];
-    fputs("  { ", out);
-    text_field(out, "dataset", panel->title, true);
-    text_field(out, "base", panel->runs[panel->baseline]->name, false);
-    text_field(out, "other", panel->runs[i]->name, false);
+    json_line(w, 2);
+    json_object(w, NULL);
+    json_string(w, "dataset", panel->title);
+    json_string(w, "base", panel->runs[panel->baseline]->name);
+    json_string(w, "other", panel->runs[i]->name);
     if (c->base != NULL) {
-        text_field(out, "unit", "nats per token", false);
-        int_field(out, "trained_length", c->trained_length);
-        int_field(out, "windows_left_out", c->n_left_out);
-        fputs(",\n    \"all\": { \"ppl_ratio\": ", out);
-        json_write_number(out, exp(c->all.difference.value));
-        paired_fields(out, &c->all, false);
-        fputs(" },\n    \"beyond_trained_length\": { \"ppl_ratio\": ", out);
-        json_write_number(out, exp(c->beyond.difference.value));
-        paired_fields(out, &c->beyond, false);
-        fputs(" },\n    \"buckets\": [", out);
+        json_string(w, "unit", "nats per token");
+        json_int(w, "trained_length", c->trained_length);
+        json_int(w, "windows_left_out", c->n_left_out);
+        json_line(w, 4);
+        write_tokens(w, "all", &c->all);
+        json_line(w, 4);
+        write_tokens(w, "beyond_trained_length", &c->beyond);
+        json_line(w, 4);
+        json_array(w, "buckets");
         for (int k = 0; k < c->n_buckets; ++k) {
-            const struct position_range * range = &c->base->buckets.at[k].range;
-            fprintf(out, "%s{ \"from\": %" PRId64 ", \"to\": %" PRId64,
-                    k == 0 ? "\n      " : ",\n      ", range->from, range->to);
-            number_field(out, "ppl_ratio", exp(c->buckets[k].difference.value));
-            paired_fields(out, &c->buckets[k], false);
-            fputs(" }", out);
+            json_line(w, 6);
+            json_object(w, NULL);
+            write_range(w, &c->base->buckets.at[k].range);
+            json_number(w, "ppl_ratio", exp(c->buckets[k].difference.value));
+            write_paired(w, &c->buckets[k], false);
         }
-        fputs("]", out);
+        json_end(w);
     } else if (b->bytes > 0) {
-        text_field(out, "unit", "bits per byte", false);
-        int_field(out, "bytes", b->bytes);
-        int_field(out, "base_bytes", b->base_bytes);
-        int_field(out, "other_bytes", b->other_bytes);
-        number_field(out, "base_bpb", b->base.value);
-        number_field(out, "other_bpb", b->other.value);
-        fputs(",\n    \"all\": { \"unit\": \"bits per byte\"", out);
-        paired_fields(out, &b->all, false);
-        fputs(" },\n    \"beyond_trained_length\": { \"unit\": \"bits per byte\"", out);
-        paired_fields(out, &b->beyond, false);
-        fputs(" }", out);
+        json_string(w, "unit", "bits per byte");
+        json_int(w, "bytes", b->bytes);
+        json_int(w, "base_bytes", b->base_bytes);
+        json_int(w, "other_bytes", b->other_bytes);
+        json_number(w, "base_bpb", b->base.value);
+        json_number(w, "other_bpb", b->other.value);
+        write_bytes(w, "all", &b->all);
+        write_bytes(w, "beyond_trained_length", &b->beyond);
     } else {
-        text_field(out, "refused", panel->refused[i] != NULL ? panel->refused[i] : "", false);
+        json_string(w, "refused", panel->refused[i] != NULL ? panel->refused[i] : "");
     }
-    fputs(" }", out);
+    json_end(w);
 }
 
 bool report_write_json(const struct report * r, FILE * out) {
-    bool is_first = true;
-    fputs("{ \"schema\": \"lrnn-perplexity/2\"", out);
-    text_field(out, "lrnn", lrnn_version(), false);
-    text_field(out, "ggml", lrnn_ggml_version(), false);
-    fprintf(out, ", \"level\": %g, \"draws\": %d, \"seed\": %" PRIu64 ",\n  \"runs\": [\n",
-            STATS_LEVEL, STATS_DRAWS, STATS_SEED);
+    struct json_writer w = { .out = out };
+    json_object(&w, NULL);
+    json_string(&w, "schema", "lrnn-perplexity/2");
+    json_string(&w, "lrnn", lrnn_version());
+    json_string(&w, "ggml", lrnn_ggml_version());
+    json_number(&w, "level", STATS_LEVEL);
+    json_int(&w, "draws", STATS_DRAWS);
+    json_int(&w, "seed", (int64_t) STATS_SEED);
+    json_line(&w, 2);
+    json_array(&w, "runs");
     for (int i = 0; i < r->n_runs; ++i) {
-        fputs(i == 0 ? "" : ",\n", out);
-        write_run(out, &r->runs[i]);
+        write_run(&w, &r->runs[i]);
     }
-    fputs("],\n  \"comparisons\": [\n", out);
+    json_end(&w);
+    json_line(&w, 2);
+    json_array(&w, "comparisons");
+    json_line(&w, 0);
     for (int p = 0; p < r->n_panels; ++p) {
         for (int i = 0; i < r->panels[p].n; ++i) {
             if (i != r->panels[p].baseline) {
-                fputs(is_first ? "" : ",\n", out);
-                write_comparison(out, &r->panels[p], i);
-                is_first = false;
+                write_comparison(&w, &r->panels[p], i);
             }
         }
     }
-    fputs("]\n}\n", out);
+    json_end(&w);
+    json_line(&w, 0);
+    json_end(&w);
+    putc('\n', out);
     return true;
 }

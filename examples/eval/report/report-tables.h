@@ -3,7 +3,7 @@
 // The tables of a panel, with one column per model.
 
 #include "eval/report/text-table.h"
-#include "eval/report/report-runs.h"
+#include "eval/report/report-model.h"
 
 enum { REPORT_MAX_TABLES = 8 };
 

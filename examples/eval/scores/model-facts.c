@@ -1,8 +1,11 @@
 #include "eval/scores/model-facts.h"
 
-#include "lrnn.h"
-#include "eval/scores/hash-cache.h"
+#include "base/error.h"
+#include "base/sha256.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char * model_type(const struct lrnn_model * model, int64_t * n_parameters) {
@@ -34,10 +37,39 @@ const char * model_type(const struct lrnn_model * model, int64_t * n_parameters)
     return types[most];
 }
 
+static bool hash_file(
+        const char * path, bool (*stop)(void), char hex[65], struct lrnn_error * err) {
+    enum { SIZE = 1 << 20 };
+    FILE *        file    = fopen(path, "rb");
+    char *        data    = malloc(SIZE);
+    bool          ok      = file != NULL && data != NULL;
+    bool          stopped = false;
+    struct sha256 sha;
+    sha256_begin(&sha);
+    for (size_t n = 1; ok && n > 0 && !stopped;) {
+        n = fread(data, 1, SIZE, file);
+        sha256_add(&sha, data, n);
+        ok      = !ferror(file);
+        stopped = stop != NULL && stop();
+    }
+    if (stopped) {
+        error_set(err, LRNN_ERROR_CANCELLED, "%s: stopped while its hash was computed", path);
+    } else if (!ok) {
+        error_set(err, LRNN_ERROR_SYSTEM, "%s: cannot compute its hash: %s", path, strerror(errno));
+    } else {
+        sha256_hex(&sha, hex);
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    free(data);
+    return ok && !stopped;
+}
+
 bool model_facts_get(const struct lrnn_model * model, const char * path, bool (*stop)(void),
         struct model_facts * facts, struct lrnn_error * err) {
     *facts = (struct model_facts) { 0 };
-    if (!hash_of_file(path, stop, facts->hash, err)) {
+    if (!hash_file(path, stop, facts->hash, err)) {
         return false;
     }
     lrnn_model_get_tokenizer_hash(model, facts->tokenizer_hash);

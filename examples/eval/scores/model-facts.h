@@ -11,7 +11,7 @@ struct model_facts {
     int64_t      parameters;
 };
 
-// Reads the whole model file for its hash, unless the hash is known (hash-cache.h).
+// Reads the whole model file for its hash.
 // - path: of the model file
 // - stop: called now and then, true stops; may be NULL
 bool model_facts_get(const struct lrnn_model * model, const char * path, bool (*stop)(void),

@@ -1,4 +1,4 @@
-#include "eval/scores/score-checkpoint.h"
+#include "eval/scores/score.h"
 
 #include "base/atomic-file.h"
 #include "base/error.h"

@@ -1,4 +1,4 @@
-#include "eval/scores/score-format.h"
+#include "eval/scores/score-file.h"
 
 #include "base/error.h"
 #include "base/sha256.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-// The inside of a task, shared by the files task*.c.
+// The inside of a task, shared by task.c and task-automaton.c.
 
 #include "lrnn.h"
 #include "eval/tasks/task.h"
@@ -43,10 +43,6 @@ struct task {
 bool task_reserve(struct task * t, int n);
 int task_add_symbol(struct task * t, const char * name, bool is_answer);
 int task_find_symbol(const struct task * t, const char * name); // −1: none
-
-// task-group.c: the permutations of n points, or the even ones. Letters have at most max_swaps.
-bool task_make_group(struct task * t, bool even, int n, int max_swaps);
-int task_find_element(const struct task * t, const uint8_t * permutation);
 
 // task-automaton.c: parses `text`, which is changed.
 bool task_make_automaton(struct task * t, char * text, struct lrnn_error * err);

@@ -1,6 +1,8 @@
 #include "eval/tasks/task-impl.h"
 
+#include "base/buffer.h"
 #include "base/error.h"
+#include "base/random.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +21,95 @@ int task_add_symbol(struct task * t, const char * name, bool is_answer) {
     t->n_answers += is_answer;
     return t->n_symbols++;
 }
+
+//
+// Groups
+//
+
+// The least number of swaps that give p: n minus the number of cycles.
+static int swaps_of(const uint8_t * p, int n) {
+    bool seen[TASK_POINTS_MAX] = { false };
+    int  swaps                 = n;
+    for (int i = 0; i < n; ++i) {
+        for (int j = i; !seen[j]; j = p[j]) {
+            seen[j] = true;
+            swaps -= j == i;
+        }
+    }
+    return swaps;
+}
+
+// The next permutation in lexicographic order; false: p is the last.
+static bool next_permutation(uint8_t * p, int n) {
+    int i = n - 2;
+    while (i >= 0 && p[i] > p[i + 1]) {
+        --i;
+    }
+    if (i < 0) {
+        return false;
+    }
+    int j = n - 1;
+    while (p[j] < p[i]) {
+        --j;
+    }
+    const uint8_t x = p[i];
+    p[i]            = p[j];
+    p[j]            = x;
+    for (int a = i + 1, b = n - 1; a < b; ++a, --b) {
+        const uint8_t y = p[a];
+        p[a]            = p[b];
+        p[b]            = y;
+    }
+    return true;
+}
+
+static int task_find_element(const struct task * t, const uint8_t * p) {
+    int lo = 0, hi = t->n_symbols - 1;
+    while (lo < hi) {
+        const int mid = (lo + hi) / 2;
+        if (memcmp(t->elements[mid], p, (size_t) t->points) < 0) {
+            lo = mid + 1;
+        } else {
+            hi = mid;
+        }
+    }
+    return lo;
+}
+
+// The permutations of n points, or the even ones. Letters have at most max_swaps.
+static bool task_make_group(struct task * t, bool even, int n, int max_swaps) {
+    int size = 1;
+    for (int i = 2; i <= n; ++i) {
+        size *= i;
+    }
+    t->kind     = TASK_GROUP;
+    t->points   = n;
+    t->elements = calloc((size_t) size, sizeof(*t->elements));
+    if (t->elements == NULL || !task_reserve(t, size)) {
+        return false;
+    }
+    uint8_t p[TASK_POINTS_MAX] = { 0, 1, 2, 3, 4, 5, 6 };
+    do {
+        const int swaps = swaps_of(p, n);
+        if (even && swaps % 2 != 0) {
+            continue;
+        }
+        char name[TASK_POINTS_MAX + 1] = { 0 };
+        for (int i = 0; i < n; ++i) {
+            name[i] = (char) ('1' + p[i]);
+        }
+        memcpy(t->elements[t->n_symbols], p, sizeof(p));
+        const int symbol = task_add_symbol(t, name, true);
+        if (swaps <= max_swaps) {
+            t->letters[t->n_letters++] = symbol;
+        }
+    } while (next_permutation(p, n));
+    return true;
+}
+
+//
+// Tasks
+//
 
 static void add_numbers(struct task * t, int m) {
     for (int i = 0; i < m; ++i) {
@@ -171,4 +262,194 @@ int64_t task_length(const struct task * t, int64_t length) {
         case TASK_AUTOMATON: break;
     }
     return length;
+}
+
+//
+// Streams
+//
+
+// An expression in brackets that has been opened but not closed.
+struct bracket {
+    int64_t right; // length of the right side
+    int     op;
+    int     value;    // of the left side
+    bool    has_left; // its value is known
+};
+
+struct task_stream {
+    const struct task * task;
+    uint64_t            random[2];
+    int64_t             length, done;
+
+    int state; // TASK_SUM, TASK_AUTOMATON
+
+    uint8_t product[TASK_POINTS_MAX]; // TASK_GROUP
+
+    int terms;  // TASK_ARITHMETIC: value of everything before the last + or −
+    int factor; // value of the product after it, with its sign
+    int op;
+
+    struct bracket * open_brackets; // TASK_BRACKETS
+    int              n_open;
+    size_t           cap_open;
+    int64_t          pending;                    // length of the next expression; 0: none
+    int              queue[4], n_queue, i_queue; // remaining symbols of a short expression
+    int              value;                      // of the last complete expression
+};
+
+// A number from 0 to n − 1. n is far below 2^64, so that the bias is negligible.
+static int64_t draw(struct task_stream * s, int64_t n) {
+    return (int64_t) (xoroshiro128(s->random) % (uint64_t) n);
+}
+
+struct task_stream * task_stream_new(const struct task * task, uint64_t seed, int64_t length) {
+    struct task_stream * s = calloc(1, sizeof(*s));
+    if (s == NULL) {
+        return NULL;
+    }
+    s->task = task;
+    xoroshiro128_seed(s->random, seed);
+    s->length  = length;
+    s->state   = task->kind == TASK_AUTOMATON ? task->start : 0;
+    s->pending = length - 1;
+    for (int i = 0; i < TASK_POINTS_MAX; ++i) {
+        s->product[i] = (uint8_t) i;
+    }
+    return s;
+}
+
+void task_stream_free(struct task_stream * s) {
+    if (s != NULL) {
+        free(s->open_brackets);
+        free(s);
+    }
+}
+
+static int reduce(const struct task * t, int64_t x) {
+    const int m = t->modulus;
+    return (int) ((x % m + m) % m);
+}
+
+// d op d op … d =, with value = terms + factor
+static void next_arithmetic(struct task_stream * s, int32_t * symbol, int32_t * answer) {
+    const struct task * t = s->task;
+    if (s->done == s->length - 1) {
+        *symbol = t->equals;
+        *answer = t->first_digit + reduce(t, s->terms + s->factor);
+    } else if (s->done % 2 == 0) {
+        const int d = (int) draw(s, t->modulus);
+        if (s->done > 0 && s->op == t->times) {
+            s->factor = reduce(t, (int64_t) s->factor * d);
+        } else {
+            s->terms  = reduce(t, s->terms + s->factor);
+            s->factor = s->done > 0 && s->op == t->minus ? reduce(t, -d) : d;
+        }
+        *symbol = t->first_digit + d;
+        *answer = t->first_digit + reduce(t, s->terms + s->factor);
+    } else {
+        s->op   = t->plus + (int) draw(s, 3);
+        *symbol = s->op;
+        *answer = -1;
+    }
+}
+
+// Queues an expression of n symbols: 1: d   2: - d   3: ( d )   4: ( - d )
+static void queue_short(struct task_stream * s, int64_t n) {
+    const struct task * t = s->task;
+    const int           d = (int) draw(s, t->modulus);
+    s->n_queue = s->i_queue = 0;
+    if (n >= 3) {
+        s->queue[s->n_queue++] = t->open;
+    }
+    if (n % 2 == 0) {
+        s->queue[s->n_queue++] = t->minus;
+    }
+    s->queue[s->n_queue++] = t->first_digit + d;
+    if (n >= 3) {
+        s->queue[s->n_queue++] = t->close;
+    }
+    s->value = n % 2 == 0 ? reduce(t, -d) : d;
+}
+
+// An expression of length n ≥ 5 is ( left op right ); the length of its left side is 1 to n − 4.
+static bool next_brackets(struct task_stream * s, int32_t * symbol, int32_t * answer) {
+    const struct task * t = s->task;
+    *answer               = -1;
+    if (s->done == s->length - 1) {
+        *symbol = t->equals;
+        *answer = t->first_digit + s->value;
+        return true;
+    }
+    if (s->i_queue < s->n_queue) {
+        *symbol = s->queue[s->i_queue++];
+        return true;
+    }
+    if (s->pending > 4) {
+        if (!grow(&s->open_brackets, &s->cap_open, (size_t) s->n_open + 1,
+                    sizeof(*s->open_brackets))) {
+            return false;
+        }
+        struct bracket * f = &s->open_brackets[s->n_open++];
+        const int64_t    n = s->pending;
+        s->pending         = 1 + draw(s, n - 4);
+        f->right           = n - 3 - s->pending;
+        f->op              = t->plus + (int) draw(s, 3);
+        f->has_left        = false;
+        *symbol            = t->open;
+        return true;
+    }
+    if (s->pending > 0) {
+        queue_short(s, s->pending);
+        s->pending = 0;
+        *symbol    = s->queue[s->i_queue++];
+        return true;
+    }
+    struct bracket * f = &s->open_brackets[s->n_open - 1];
+    if (!f->has_left) {
+        f->value    = s->value;
+        f->has_left = true;
+        s->pending  = f->right;
+        *symbol     = f->op;
+        return true;
+    }
+    const int64_t a = f->value, b = s->value;
+    s->value = reduce(t, f->op == t->plus ? a + b : f->op == t->minus ? a - b : a * b);
+    s->n_open--;
+    *symbol = t->close;
+    return true;
+}
+
+bool task_stream_next(struct task_stream * s, int32_t * symbol, int32_t * answer) {
+    const struct task * t = s->task;
+    switch (t->kind) {
+        case TASK_SUM: {
+            *symbol = t->letters[draw(s, t->n_letters)];
+            *answer = s->state = (s->state + *symbol) % t->modulus;
+        } break;
+        case TASK_GROUP: {
+            *symbol = t->letters[draw(s, t->n_letters)];
+            uint8_t product[TASK_POINTS_MAX]; // (y ∘ x)(i) = y(x(i))
+            for (int i = 0; i < t->points; ++i) {
+                product[i] = s->product[t->elements[*symbol][i]];
+            }
+            memcpy(s->product, product, (size_t) t->points);
+            *answer = task_find_element(t, s->product);
+        } break;
+        case TASK_AUTOMATON: {
+            const int64_t i = draw(s, t->n_letters);
+            *symbol         = t->letters[i];
+            s->state        = t->next[i * (TASK_STATES_MAX + 1) + s->state];
+            *answer         = t->output[s->state];
+        } break;
+        case TASK_ARITHMETIC: {
+            next_arithmetic(s, symbol, answer);
+        } break;
+        case TASK_BRACKETS: {
+            if (!next_brackets(s, symbol, answer)) {
+                return false;
+            }
+        } break;
+    }
+    s->done++;
+    return true;
 }
