@@ -115,7 +115,7 @@ static bool read_text(
 }
 
 // Grows an array to hold one more element.
-static bool grow(void ** array, int64_t n, size_t size) {
+static bool make_room(void ** array, int64_t n, size_t size) {
     if ((n & (n - 1)) == 0) { // at 0, 1, 2, 4, 8, ...
         void * more = realloc(*array, (size_t) (n > 0 ? 2 * n : 1) * size);
         if (more == NULL) {
@@ -147,7 +147,7 @@ static bool read_tokens(struct json_value array, const char * param, int64_t n_v
         struct prompt * prompt, struct request_error * error) {
     struct json_value item;
     while (json_array_next(&array, &item)) {
-        if (!grow((void **) &prompt->tokens, prompt->n_tokens, sizeof(int32_t))) {
+        if (!make_room((void **) &prompt->tokens, prompt->n_tokens, sizeof(int32_t))) {
             return no_memory(error);
         }
         if (!read_token(item, param, n_vocab, &prompt->tokens[prompt->n_tokens], error)) {
@@ -165,7 +165,7 @@ static bool add_prompt(
     if (r->n_prompts == REQUEST_CHOICES_MAX) {
         return fail(error, "prompt", "prompt has more than %d items", REQUEST_CHOICES_MAX);
     }
-    if (!grow((void **) &r->prompts, r->n_prompts, sizeof(*r->prompts))) {
+    if (!make_room((void **) &r->prompts, r->n_prompts, sizeof(*r->prompts))) {
         return no_memory(error);
     }
     struct prompt * prompt = &r->prompts[r->n_prompts++];
@@ -241,7 +241,7 @@ static bool add_bias(struct request * r, struct json_value token, struct json_va
             !read_number(bias, "logit_bias", -1e6, 1e6, &x, error)) {
         return false;
     }
-    if (!grow((void **) &r->biases, r->n_biases, sizeof(*r->biases))) {
+    if (!make_room((void **) &r->biases, r->n_biases, sizeof(*r->biases))) {
         return no_memory(error);
     }
     b.bias                   = (float) x;
@@ -329,7 +329,7 @@ static bool read_message(struct request * r, struct json_value v, struct request
         return wrong(error, "messages", v, "an array of objects with role and content");
     }
     json_read(v.data, v.size, paths, 2, values, &unused);
-    if (!grow((void **) &r->messages, r->n_messages, sizeof(*r->messages))) {
+    if (!make_room((void **) &r->messages, r->n_messages, sizeof(*r->messages))) {
         return no_memory(error);
     }
     struct message * m = &r->messages[r->n_messages++];
