@@ -385,12 +385,17 @@ LRNN_API bool lrnn_chat_begins_thinking(const struct lrnn_chat * chat, bool no_t
 struct lrnn_sampler_params {
     float    temperature;    // 0: always the most likely token
     int32_t  top_k;          // sample from the k most likely tokens; 0: from all
-    float    top_p;          // sample from the most likely tokens that sum to p; 0 or 1: from all
+    float    drop_p;         // drop the least likely tokens that sum to this: 1 - top_p
     float    min_p;          // drop tokens less likely than this fraction of the most likely one
     float    repeat_penalty; // lowers the logits of recent tokens; 0 or 1: off
-    int32_t  repeat_last;    // number of recent tokens; 0: 64
+    int32_t  repeat_last;    // number of recent tokens; 0: 64, -1: none
     uint64_t seed;
 };
+
+// Sets an option as users spell it: "temperature", "top_k" (0: all), "top_p" (1: all, 0: only the
+// most likely token), "min_p", "repeat_penalty" (1: off) or "repeat_last" (0: none).
+LRNN_API bool lrnn_sampler_set(struct lrnn_sampler_params * params, const char * option,
+        double value, struct lrnn_error * err);
 
 LRNN_API struct lrnn_sampler * lrnn_sampler_new(
         const struct lrnn_sampler_params * params, struct lrnn_error * err);

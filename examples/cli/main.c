@@ -18,7 +18,6 @@
 #include "terminal.h"
 
 #include <errno.h>
-#include <float.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -213,16 +212,19 @@ static enum exit_code prepare(struct args * args, struct generator * g) {
                                         (uint64_t) getpid()) &
                                 UINT32_MAX);
     }
-    const struct lrnn_sampler_params sampling = {
-        .temperature    = args->greedy ? 0.0f : (float) args->temperature,
-        .top_k          = (int32_t) args->top_k,
-        .top_p          = args->top_p > 0.0 ? (float) args->top_p : FLT_MIN, // 0 keeps one token
-        .min_p          = (float) args->min_p,
-        .repeat_penalty = args->repeat_last > 0 ? (float) args->repeat_penalty : 1.0f,
-        .repeat_last    = (int32_t) args->repeat_last,
-        .seed           = (uint64_t) args->seed,
+    const struct {
+        const char * option;
+        double       value;
+    } sampling[] = {
+        { "temperature", args->greedy ? 0.0 : args->temperature },
+        { "top_k", (double) args->top_k },
+        { "top_p", args->top_p },
+        { "min_p", args->min_p },
+        { "repeat_penalty", args->repeat_penalty },
+        { "repeat_last", (double) args->repeat_last },
     };
-    struct lrnn_session_params params = device_session_params(&args->device);
+    struct lrnn_sampler_params sampler = { .seed = (uint64_t) args->seed };
+    struct lrnn_session_params params  = device_session_params(&args->device);
     params.n_rewind = args->draft_lookup > 0 ? (int32_t) args->draft_lookup + 1 : 0;
     params.n_batch  = (int32_t) args->batch;
     params.n_cache  = (int32_t) args->cache;
@@ -233,9 +235,14 @@ static enum exit_code prepare(struct args * args, struct generator * g) {
         return program_fail(
                 EXIT_CODE_USAGE, "--stop compares text, but the model has no tokenizer");
     }
-    g->sampler = lrnn_sampler_new(&sampling, &err);
+    for (size_t i = 0; i < sizeof(sampling) / sizeof(sampling[0]); ++i) {
+        if (!lrnn_sampler_set(&sampler, sampling[i].option, sampling[i].value, &err)) {
+            return program_error(&err);
+        }
+    }
+    g->sampler = lrnn_sampler_new(&sampler, &err);
     if (g->sampler == NULL) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err.text);
+        return program_error(&err);
     }
     if (args->draft_lookup > 0) {
         g->draft = lrnn_draft_new((int32_t) args->draft_lookup, &err);

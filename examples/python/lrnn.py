@@ -185,7 +185,7 @@ class _SamplerParams(ctypes.Structure):
     _fields_ = [
         ("temperature", c_float),
         ("top_k", c_int32),
-        ("top_p", c_float),
+        ("drop_p", c_float),
         ("min_p", c_float),
         ("repeat_penalty", c_float),
         ("repeat_last", c_int32),
@@ -249,6 +249,7 @@ _FUNCTIONS = {
                                     POINTER(POINTER(c_int32)), POINTER(c_int64), POINTER(c_int64),
                                     POINTER(_Error)]),
     "lrnn_chat_is_end": (c_bool, [_object, c_int32]),
+    "lrnn_sampler_set": (c_bool, [POINTER(_SamplerParams), c_char_p, c_double, POINTER(_Error)]),
     "lrnn_sampler_new": (_object, [POINTER(_SamplerParams), POINTER(_Error)]),
     "lrnn_sampler_free": (None, [_object]),
     "lrnn_sampler_sample": (c_int32, [_object, POINTER(c_float), c_int64, POINTER(c_float),
@@ -661,13 +662,22 @@ class Chat(_Object):
         return _lib.lrnn_chat_is_end(handle.pointer, _int(token, c_int32, "token"))
 
 
-class Sampler(_Object):
-    """Chooses tokens. `params` are the fields of struct lrnn_sampler_params: temperature, top_k,
-    top_p, min_p, repeat_penalty, repeat_last, seed. Without any, it takes the most likely token."""
+def _sampler_params(seed, options):
+    """A struct lrnn_sampler_params with options as users spell them: those of lrnn_sampler_set."""
+    params = _SamplerParams(seed=_int(seed, c_uint64, "seed"))
+    for name, value in options.items():
+        _checked(_lib.lrnn_sampler_set, ctypes.byref(params), name.encode(), float(value))
+    return params
 
-    def __init__(self, **params):
+
+class Sampler(_Object):
+    """Chooses tokens. The options are temperature, top_k, top_p (0: only the most likely token),
+    min_p, repeat_penalty, repeat_last and seed. Without any, it takes the most likely token."""
+
+    def __init__(self, *, seed=0, **options):
         super().__init__()
-        pointer = _checked(_lib.lrnn_sampler_new, ctypes.byref(_params(_SamplerParams, params)))
+        params = _sampler_params(seed, options)
+        pointer = _checked(_lib.lrnn_sampler_new, ctypes.byref(params))
         self._handle = _Handle(pointer, _lib.lrnn_sampler_free)
 
     def sample(self, logits):

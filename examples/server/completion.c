@@ -227,29 +227,22 @@ static bool make_job(struct completion * c, enum request_kind kind, struct http_
         return no_memory(call);
     }
     c->job->params = (struct job_params) {
-        .max_tokens   = r->max_tokens,
-        .n_top        = r->n_top,
-        .score_prompt = r->echo && r->n_top >= 0 && !c->is_chat,
-        .ignore_eos   = r->ignore_eos,
-        .chat         = c->is_chat ? c->server->chat : NULL,
-        .n_stable     = c->n_stable,
-        .sampler =
-                {
-                        .temperature    = (float) r->temperature,
-                        .top_k          = r->top_k > 0 ? (int32_t) r->top_k : 0,
-                        .top_p          = (float) r->top_p,
-                        .min_p          = (float) r->min_p,
-                        .repeat_penalty = (float) r->repeat_penalty,
-                },
-        .stops     = &r->stops,
-        .biases    = r->biases,
-        .n_biases  = r->n_biases,
+        .max_tokens        = r->max_tokens,
+        .n_top             = r->n_top,
+        .score_prompt      = r->echo && r->n_top >= 0 && !c->is_chat,
+        .ignore_eos        = r->ignore_eos,
+        .chat              = c->is_chat ? c->server->chat : NULL,
+        .n_stable          = c->n_stable,
+        .sampler           = r->sampler,
+        .stops             = &r->stops,
+        .biases            = r->biases,
+        .n_biases          = r->n_biases,
         .frequency_penalty = (float) r->frequency_penalty,
         .presence_penalty  = (float) r->presence_penalty,
-        .base      = c->base != NULL ? c->base->data : NULL,
-        .base_size = c->base != NULL ? c->base->size : 0,
-        .n_base     = c->base != NULL ? c->base->n_tokens - 1 : 0,
-        .keep_state = kind == REQUEST_STATE,
+        .base              = c->base != NULL ? c->base->data : NULL,
+        .base_size         = c->base != NULL ? c->base->size : 0,
+        .n_base            = c->base != NULL ? c->base->n_tokens - 1 : 0,
+        .keep_state        = kind == REQUEST_STATE,
     };
     const uint64_t seed = r->has_seed ? r->seed : random_seed(c->server);
     for (int64_t i = 0; i < c->job->n_choices; ++i) {

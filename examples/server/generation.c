@@ -47,7 +47,7 @@ bool generation_begin(struct generator * g, struct choice * c, struct lrnn_error
         return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a choice");
     }
     memcpy(c->tokens, c->prompt, (size_t) c->n_prompt * sizeof(int32_t));
-    for (int64_t i = 0; i < c->n_prompt && params.repeat_penalty != 1.0f; ++i) {
+    for (int64_t i = 0; i < c->n_prompt; ++i) {
         lrnn_sampler_accept(c->sampler, c->prompt[i]);
     }
     return !p->score_prompt || generation_score(g, c, c->prompt[0], NULL, err);

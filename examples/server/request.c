@@ -413,14 +413,16 @@ enum field {
     TOP_LOGPROBS,
     STOP,
     SEED,
-    TEMPERATURE,
+    TEMPERATURE, // the first sampling option
     TOP_P,
     MIN_P,
     REPEAT_PENALTY,
     REPETITION_PENALTY,
+    REPEAT_LAST,
+    REPEAT_LAST_N,
+    TOP_K, // the last one
     FREQUENCY_PENALTY,
     PRESENCE_PENALTY,
-    TOP_K,
     LOGIT_BIAS,
     IGNORE_EOS,
     ENABLE_THINKING,
@@ -447,9 +449,11 @@ static const char * const FIELDS[N_FIELDS + 1] = {
     [MIN_P]                 = "min_p",
     [REPEAT_PENALTY]        = "repeat_penalty",
     [REPETITION_PENALTY]    = "repetition_penalty",
+    [REPEAT_LAST]           = "repeat_last",
+    [REPEAT_LAST_N]         = "repeat_last_n",
+    [TOP_K]                 = "top_k",
     [FREQUENCY_PENALTY]     = "frequency_penalty",
     [PRESENCE_PENALTY]      = "presence_penalty",
-    [TOP_K]                 = "top_k",
     [LOGIT_BIAS]            = "logit_bias",
     [IGNORE_EOS]            = "ignore_eos",
     [ENABLE_THINKING]       = "chat_template_kwargs.enable_thinking",
@@ -477,6 +481,28 @@ static bool read_logprobs(struct request * r, enum request_kind kind, const stru
     return true;
 }
 
+// The options of the sampler. Some have a second name, and -1 is another word for all tokens.
+static bool read_sampler(
+        struct request * r, const struct json_value * v, struct request_error * error) {
+    struct lrnn_error err;
+    for (int i = TEMPERATURE; i <= TOP_K; ++i) {
+        const char * option = i == REPETITION_PENALTY ? FIELDS[REPEAT_PENALTY]
+                              : i == REPEAT_LAST_N    ? FIELDS[REPEAT_LAST]
+                                                      : FIELDS[i];
+        if (!is_set(v[i])) {
+            continue;
+        }
+        const double x = number_of(v[i]);
+        if (isnan(x)) {
+            return wrong(error, FIELDS[i], v[i], "a number");
+        }
+        if (!lrnn_sampler_set(&r->sampler, option, i == TOP_K && x == -1.0 ? 0.0 : x, &err)) {
+            return fail(error, FIELDS[i], "%s", err.text);
+        }
+    }
+    return true;
+}
+
 static bool read_sampling(struct request * r, enum request_kind kind, const struct json_value * v,
         int64_t n_vocab, struct request_error * error) {
     const int64_t most = INT64_C(1) << 53; // integers that a number of JSON holds
@@ -491,17 +517,11 @@ static bool read_sampling(struct request * r, enum request_kind kind, const stru
            read_integer(v[MAX_TOKENS], "max_tokens", 0, INT32_MAX, &r->max_tokens, error) &&
            read_integer(v[MAX_COMPLETION_TOKENS], "max_completion_tokens", 0, INT32_MAX,
                    &r->max_tokens, error) &&
-           read_number(v[TEMPERATURE], "temperature", 0.0, 100.0, &r->temperature, error) &&
-           read_number(v[TOP_P], "top_p", 0.0, 1.0, &r->top_p, error) &&
-           read_number(v[MIN_P], "min_p", 0.0, 1.0, &r->min_p, error) &&
-           read_number(v[REPEAT_PENALTY], "repeat_penalty", 1e-3, 1e3, &r->repeat_penalty, error) &&
-           read_number(v[REPETITION_PENALTY], "repetition_penalty", 1e-3, 1e3, &r->repeat_penalty,
-                   error) &&
+           read_sampler(r, v, error) &&
            read_number(v[FREQUENCY_PENALTY], "frequency_penalty", -2.0, 2.0, &r->frequency_penalty,
                    error) &&
            read_number(v[PRESENCE_PENALTY], "presence_penalty", -2.0, 2.0, &r->presence_penalty,
                    error) &&
-           read_integer(v[TOP_K], "top_k", -1, INT32_MAX, &r->top_k, error) &&
            read_bool(v[IGNORE_EOS], "ignore_eos", &r->ignore_eos, error) &&
            read_bool(v[STREAM], "stream", &r->stream, error) &&
            read_bool(v[INCLUDE_USAGE], "stream_options.include_usage", &r->include_usage, error) &&
@@ -513,7 +533,7 @@ bool request_parse(struct request * r, enum request_kind kind, struct slice body
         struct request_error * error) {
     struct json_value v[N_FIELDS];
     *r = (struct request) {
-        .n = 1, .max_tokens = -1, .n_top = -1, .temperature = 1.0, .repeat_penalty = 1.0
+        .n = 1, .max_tokens = -1, .n_top = -1, .sampler = { .temperature = 1.0f }
     };
     if (!read_body(body, FIELDS, v, error) || !read_sampling(r, kind, v, n_vocab, error) ||
             !read_bool(v[ECHO], "echo", &r->echo, error)) {

@@ -4,6 +4,7 @@
 // except the size of the vocabulary.
 
 #include "base/slice.h"
+#include "lrnn.h"
 #include "options.h"
 
 #include <stdbool.h>
@@ -50,27 +51,23 @@ struct request {
     int64_t          n_messages;
     char             state[REQUEST_NAME_MAX + 1]; // continue from this state; "": none
 
-    int64_t               n;          // choices per prompt
-    int64_t               max_tokens; // -1: not set
-    bool                  echo;
-    int32_t               n_top; // alternatives per token; -1: no log-probabilities
-    char *                stop_text[REQUEST_STOPS_MAX];
-    struct option_strings stops; // point to stop_text
-    bool                  has_seed;
-    uint64_t              seed;
-    double                temperature;
-    double                top_p;
-    double                min_p;
-    double                repeat_penalty;
-    double                frequency_penalty;
-    double                presence_penalty;
-    int64_t               top_k;
-    struct token_bias *   biases;
-    int64_t               n_biases;
-    bool                  ignore_eos;
-    bool                  no_thinking; // an answer without a thinking section
-    bool                  stream;
-    bool                  include_usage; // a last chunk with the usage
+    int64_t                    n;          // choices per prompt
+    int64_t                    max_tokens; // -1: not set
+    bool                       echo;
+    int32_t                    n_top; // alternatives per token; -1: no log-probabilities
+    char *                     stop_text[REQUEST_STOPS_MAX];
+    struct option_strings      stops; // point to stop_text
+    bool                       has_seed;
+    uint64_t                   seed;
+    struct lrnn_sampler_params sampler; // without the seed
+    double                     frequency_penalty;
+    double                     presence_penalty;
+    struct token_bias *        biases;
+    int64_t                    n_biases;
+    bool                       ignore_eos;
+    bool                       no_thinking; // an answer without a thinking section
+    bool                       stream;
+    bool                       include_usage; // a last chunk with the usage
 };
 
 struct request_error {

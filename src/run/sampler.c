@@ -9,43 +9,79 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct candidate {
     float   logit;
     int32_t token;
 };
 
+// What users may set, and in which range.
+static const struct option {
+    const char * name;
+    double       min, max;
+    bool         is_integer;
+} OPTIONS[] = {
+    { "temperature", 0.0, 1e6, false },
+    { "top_k", 0.0, INT32_MAX, true },
+    { "top_p", 0.0, 1.0, false },
+    { "min_p", 0.0, 1.0, false },
+    { "repeat_penalty", 1e-6, 1e6, false },
+    { "repeat_last", 0.0, SAMPLER_RECENT_MAX, true },
+};
+
+enum { TEMPERATURE, TOP_K, TOP_P, MIN_P, REPEAT_PENALTY, REPEAT_LAST, N_OPTIONS };
+
+_Static_assert(sizeof(OPTIONS) / sizeof(OPTIONS[0]) == N_OPTIONS, "one row per option");
+
+static bool check_option(int i, double value, struct lrnn_error * err) {
+    const struct option * o = &OPTIONS[i];
+    return (value >= o->min && value <= o->max && (!o->is_integer || value == floor(value))) ||
+           error_set(err, LRNN_ERROR_BAD_INPUT, "%s is %g; expected %s%g to %g", o->name, value,
+                   o->is_integer ? "an integer from " : "", o->min, o->max);
+}
+
+bool lrnn_sampler_set(struct lrnn_sampler_params * p, const char * option, double value,
+        struct lrnn_error * err) {
+    int i = 0;
+    while (i < N_OPTIONS && strcmp(OPTIONS[i].name, option) != 0) {
+        i++;
+    }
+    if (i == N_OPTIONS) {
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "there is no sampling option '%s'", option);
+    }
+    if (!check_option(i, value, err)) {
+        return false;
+    }
+    switch (i) {
+        case TEMPERATURE: p->temperature = (float) value; break;
+        case TOP_K: p->top_k = (int32_t) value; break;
+        case TOP_P: p->drop_p = (float) (1.0 - value); break;
+        case MIN_P: p->min_p = (float) value; break;
+        case REPEAT_PENALTY: p->repeat_penalty = (float) value; break;
+        default: p->repeat_last = value >= 1.0 ? (int32_t) value : -1; break;
+    }
+    return true;
+}
+
 struct lrnn_sampler * lrnn_sampler_new(
         const struct lrnn_sampler_params * params, struct lrnn_error * err) {
     struct lrnn_sampler_params p = params != NULL ? *params : (struct lrnn_sampler_params) { 0 };
-    p.top_p                      = p.top_p == 0.0f ? 1.0f : p.top_p;
     p.repeat_penalty             = p.repeat_penalty == 0.0f ? 1.0f : p.repeat_penalty;
-    p.repeat_last                = p.repeat_last == 0 ? 64 : p.repeat_last;
+    p.repeat_last = p.repeat_last == 0 ? 64 : p.repeat_last == -1 ? 0 : p.repeat_last;
 
-    const struct {
-        const char * name;
-        float        value, min, max;
-    } numbers[] = {
-        { "temperature", p.temperature, 0.0f, 1e6f },
-        { "top_p", p.top_p, 0.0f, 1.0f },
-        { "min_p", p.min_p, 0.0f, 1.0f },
-        { "repeat_penalty", p.repeat_penalty, 1e-6f, 1e6f },
+    const double values[N_OPTIONS] = {
+        [TEMPERATURE]    = (double) p.temperature,
+        [TOP_K]          = p.top_k,
+        [TOP_P]          = 1.0 - (double) p.drop_p,
+        [MIN_P]          = (double) p.min_p,
+        [REPEAT_PENALTY] = (double) p.repeat_penalty,
+        [REPEAT_LAST]    = p.repeat_last,
     };
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); ++i) {
-        if (!(numbers[i].value >= numbers[i].min && numbers[i].value <= numbers[i].max)) {
-            error_set(err, LRNN_ERROR_BAD_INPUT, "%s is %g; expected %g to %g", numbers[i].name,
-                    (double) numbers[i].value, (double) numbers[i].min, (double) numbers[i].max);
+    for (int i = 0; i < N_OPTIONS; ++i) {
+        if (!check_option(i, values[i], err)) {
             return NULL;
         }
-    }
-    if (p.top_k < 0) {
-        error_set(err, LRNN_ERROR_BAD_INPUT, "top_k is %d; expected 0 or more", p.top_k);
-        return NULL;
-    }
-    if (p.repeat_last < 0 || p.repeat_last > SAMPLER_RECENT_MAX) {
-        error_set(err, LRNN_ERROR_BAD_INPUT, "repeat_last is %d; expected 0 to %d", p.repeat_last,
-                SAMPLER_RECENT_MAX);
-        return NULL;
     }
     struct lrnn_sampler * s = calloc(1, sizeof(*s));
     if (s == NULL) {
@@ -150,8 +186,8 @@ static double weight_of(struct ranking * r, int64_t n, float temperature) {
 static int64_t truncate(const struct lrnn_sampler_params * p, struct ranking * r) {
     const float max = ranked(r, 0).logit;
     int64_t     n   = p->top_k > 0 && r->n > p->top_k ? p->top_k : r->n;
-    if (p->top_p < 1.0f) {
-        const double wanted = (double) p->top_p * weight_of(r, n, 1.0f);
+    if (p->drop_p > 0.0f) {
+        const double wanted = (double) (float) (1.0 - (double) p->drop_p) * weight_of(r, n, 1.0f);
         double       sum    = 0.0;
         for (int64_t i = 0; i < n; ++i) {
             sum += exp((double) (ranked(r, i).logit - max));

@@ -36,7 +36,9 @@ static void check(struct slice body, enum request_kind kind) {
     if (request_parse(&r, kind, body, N_VOCAB, &error)) {
         require(r.n >= 1 && r.n_prompts * r.n <= REQUEST_CHOICES_MAX, "too many choices");
         require(r.n_top >= -1 && r.n_top <= REQUEST_TOP_MAX, "logprobs is out of range");
-        require(r.temperature >= 0.0 && r.top_p >= 0.0 && r.top_p <= 1.0, "sampling");
+        require(r.sampler.temperature >= 0.0f && r.sampler.drop_p >= 0.0f &&
+                        r.sampler.drop_p <= 1.0f,
+                "sampling");
         require(kind == REQUEST_CHAT ? r.n_messages > 0 : r.n_prompts > 0, "nothing to do");
         require(r.state[0] == '\0' ||
                         state_name_is_valid((struct slice) { r.state, strlen(r.state) }),

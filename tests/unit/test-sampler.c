@@ -28,7 +28,7 @@ static struct lrnn_sampler * make(struct lrnn_sampler_params p) {
 
 static struct lrnn_sampler_params plain(uint64_t seed) {
     return (struct lrnn_sampler_params) {
-        .temperature = 1.0f, .top_p = 1.0f, .repeat_penalty = 1.0f, .repeat_last = 64, .seed = seed
+        .temperature = 1.0f, .repeat_penalty = 1.0f, .repeat_last = 64, .seed = seed
     };
 }
 
@@ -100,12 +100,12 @@ static void test_truncation(void) {
             "top_k 3 does not keep the 3 most likely tokens");
 
     // probabilities 0.415 0.252 0.153 …: two tokens reach 0.6
-    p       = plain(4);
-    p.top_p = 0.6f;
+    p        = plain(4);
+    p.drop_p = 0.4f;
     draw(p, 5000, counts);
     test_check(&t,
             counts[1] > 0 && counts[5] > 0 && counts[0] + counts[2] + counts[3] + counts[4] == 0,
-            "top_p 0.6 does not keep the 2 most likely tokens");
+            "drop_p 0.4 does not keep the 2 most likely tokens");
 
     // exp(−0.5) = 0.607, exp(−1) = 0.368
     p       = plain(5);
@@ -165,13 +165,13 @@ static void test_penalty_values(void) {
     }
 }
 
-// Four equal logits have probabilities of exactly 1/4, so that top_p can be reached exactly, and
+// Four equal logits have probabilities of exactly 1/4, so that drop_p can be reached exactly, and
 // min_p as well.
 static void test_boundaries(void) {
     static const float logits[4] = { 0.0f };
     for (int keep = 1; keep <= 4; ++keep) {
         struct lrnn_sampler_params p  = plain(9);
-        p.top_p                       = 0.25f * (float) keep;
+        p.drop_p                      = 1.0f - 0.25f * (float) keep;
         p.min_p                       = 1.0f;
         struct lrnn_sampler * s       = make(p);
         bool                  seen[4] = { false };
@@ -180,8 +180,8 @@ static void test_boundaries(void) {
             seen[token >= 0 && token < 4 ? token : 0] = true;
         }
         for (int i = 0; i < 4; ++i) {
-            test_check(&t, seen[i] == (i < keep), "top_p %g of four equal tokens: token %d is %s",
-                    (double) p.top_p, i, seen[i] ? "sampled" : "never sampled");
+            test_check(&t, seen[i] == (i < keep), "drop_p %g of four equal tokens: token %d is %s",
+                    (double) p.drop_p, i, seen[i] ? "sampled" : "never sampled");
         }
         lrnn_sampler_free(s);
     }
@@ -241,8 +241,8 @@ static int32_t define_token(const struct lrnn_sampler_params * p, const float * 
     for (int i = 0; i < n; ++i) {
         sum += exp(logit[order[i]]);
     }
-    int keep = 0; // a token stays if those before it do not reach top_p
-    for (int i = 0; i < n && before < (double) p->top_p * sum; ++i) {
+    int keep = 0; // a token stays if those before it do not reach 1 - drop_p
+    for (int i = 0; i < n && before < (double) (float) (1.0 - (double) p->drop_p) * sum; ++i) {
         before += exp(logit[order[i]]);
         keep += exp(logit[order[i]] - logit[order[0]]) >= (double) p->min_p;
     }
@@ -267,7 +267,7 @@ static void test_definition(void) {
         struct lrnn_sampler_params p = {
             .temperature    = test_below(&rng, 8) == 0 ? 0.0f : (float) test_uniform(&rng, 0.3, 2),
             .top_k          = (int32_t) test_below(&rng, N + 2),
-            .top_p          = (float) test_uniform(&rng, 0.3, 1.0),
+            .drop_p         = (float) test_uniform(&rng, 0.0, 0.7),
             .min_p          = (float) test_uniform(&rng, 0.0, 0.3),
             .repeat_penalty = (float) test_uniform(&rng, 0.7, 2.0),
             .repeat_last    = (int32_t) (1 + test_below(&rng, 6)),
@@ -329,6 +329,56 @@ static void test_seeds(void) {
     }
 }
 
+// The options as users spell them. top_p 0 keeps one token, repeat_last 0 none.
+static void test_options(void) {
+    static const struct {
+        const char *               option;
+        double                     value;
+        struct lrnn_sampler_params expected;
+    } cases[] = {
+        { "temperature", 0.5, { .temperature = 0.5f } },
+        { "top_k", 7.0, { .top_k = 7 } },
+        { "top_p", 1.0, { .drop_p = 0.0f } },
+        { "top_p", 0.75, { .drop_p = 0.25f } },
+        { "top_p", 0.0, { .drop_p = 1.0f } },
+        { "min_p", 0.5, { .min_p = 0.5f } },
+        { "repeat_penalty", 2.0, { .repeat_penalty = 2.0f } },
+        { "repeat_last", 3.0, { .repeat_last = 3 } },
+        { "repeat_last", 0.0, { .repeat_last = -1 } },
+    };
+    struct lrnn_error          err;
+    struct lrnn_sampler_params p;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
+        p = (struct lrnn_sampler_params) { 0 };
+        test_check(&t,
+                lrnn_sampler_set(&p, cases[i].option, cases[i].value, &err) &&
+                        memcmp(&p, &cases[i].expected, sizeof(p)) == 0,
+                "%s %g sets something else", cases[i].option, cases[i].value);
+    }
+    static const struct {
+        const char * option;
+        double       value;
+    } bad[] = { { "top_p", 1.1 }, { "top_p", -0.1 }, { "temperature", NAN }, { "min_p", 2.0 },
+        { "top_k", -1.0 }, { "repeat_last", 5000.0 }, { "repeat_penalty", 0.0 }, { "top", 1.0 } };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); ++i) {
+        err = (struct lrnn_error) { LRNN_ERROR_NONE, "" };
+        test_check(&t,
+                !lrnn_sampler_set(&p, bad[i].option, bad[i].value, &err) &&
+                        strstr(err.text, bad[i].option) != NULL,
+                "%s %g is accepted, or the message does not name it: %s", bad[i].option,
+                bad[i].value, err.text);
+    }
+    p.temperature = 1.0f;
+    for (uint64_t seed = 0; seed < 200; ++seed) {
+        p.drop_p                = 1.0f;
+        p.seed                  = seed;
+        struct lrnn_sampler * s = make(p);
+        test_check(&t, lrnn_sampler_sample(s, LOGITS, V, NULL, NULL) == 1,
+                "top_p 0 does not keep only the most likely token");
+        lrnn_sampler_free(s);
+    }
+}
+
 static void test_invalid(void) {
     struct lrnn_sampler_params bad[8];
     for (int i = 0; i < 8; ++i) {
@@ -336,11 +386,11 @@ static void test_invalid(void) {
     }
     bad[0].temperature    = -1.0f;
     bad[1].temperature    = NAN;
-    bad[2].top_p          = 1.5f;
+    bad[2].drop_p         = 1.5f;
     bad[3].min_p          = -0.1f;
     bad[4].top_k          = -1;
     bad[5].repeat_penalty = -1.0f;
-    bad[6].repeat_last    = -1;
+    bad[6].repeat_last    = -2;
     bad[7].repeat_last    = 1 << 20;
     for (int i = 0; i < 8; ++i) {
         struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
@@ -375,6 +425,7 @@ int main(void) {
     test_boundaries();
     test_definition();
     test_seeds();
+    test_options();
     test_invalid();
     return test_end(&t, "test-sampler");
 }

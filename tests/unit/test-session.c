@@ -72,7 +72,7 @@ static void test_state_file(const char * name, const char * path) {
     struct lrnn_session *      a     = new_session(model, 1, 0);
     struct lrnn_session *      b     = new_session(model, 3, 2);
     struct lrnn_sampler_params p     = {
-            .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f
+            .temperature = 0.8f, .top_k = 40, .drop_p = 0.05f, .min_p = 0.05f
     };
     struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     int32_t           tokens[PROMPT], unbroken[AFTER], resumed[AFTER];

@@ -31,7 +31,7 @@ static bool run_round(struct job * job, struct test_rng * rng, float * out) {
         .n_threads = job->n_threads, .n_seqs = 2, .n_rewind = 2, .n_cache = 64
     };
     const struct lrnn_sampler_params sample = {
-        .temperature = 1.0f, .top_p = 1.0f, .repeat_penalty = 1.0f, .seed = job->seed
+        .temperature = 1.0f, .repeat_penalty = 1.0f, .seed = job->seed
     };
     struct lrnn_session * s = lrnn_session_new(job->model, &params, &job->err);
     struct lrnn_sampler * r = lrnn_sampler_new(&sample, &job->err);
