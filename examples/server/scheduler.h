@@ -7,7 +7,7 @@
 
 #include "lrnn.h"
 #include "job.h"
-#include "prefix-tree.h"
+#include "generate/prefix-tree.h"
 
 struct scheduler;
 

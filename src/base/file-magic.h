@@ -2,4 +2,4 @@
 
 // The first bytes of files that must not be mistaken for others.
 
-#define STATE_FILE_MAGIC "lrnn-seq" // src/run/state-file.c
+#define STATE_FILE_MAGIC "lrnn-seq" // src/generate/state-file.c

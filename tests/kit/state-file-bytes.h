@@ -1,6 +1,6 @@
 #pragma once
 
-// The bytes of state files (see src/run/state-file.c), so that each of them can be changed, and the
+// The bytes of state files (see src/generate/state-file.c), so that each of them can be changed, and the
 // models whose state files are tested.
 
 #include <stddef.h>

@@ -3,7 +3,7 @@
 
 #include "kit/check.h"
 #include "kit/rng.h"
-#include "prefix-tree.h"
+#include "generate/prefix-tree.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "prefix-tree.h"
+#include "generate/prefix-tree.h"
 
 #include <stdlib.h>
 #include <string.h>
