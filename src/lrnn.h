@@ -412,22 +412,66 @@ LRNN_API int32_t lrnn_sampler_sample(struct lrnn_sampler * sampler, const float 
 // Adds a token (e.g. of the prompt) to the repeat-penalty history. Sampled tokens are in it.
 LRNN_API void lrnn_sampler_accept(struct lrnn_sampler * sampler, int32_t token);
 
-// ---- Drafts -------------------------------------------------------------------------------------
+// ---- Generation ---------------------------------------------------------------------------------
 
-// Guesses the next tokens of a text: those that followed the last ones earlier. To generate several
-// tokens per call, evaluate a sampled token and its draft in one lrnn_eval, n_logits of all; sample
-// row by row until a token differs from the draft; rewind the rest. A call of up to 32 tokens
-// computes the recurrence and attention token by token: with Q8_0 and Q4_0 matrices the logits have
-// the same bits as those of one call per token, and so has the text of any sampler.
-enum { LRNN_DRAFT_MAX = 31 }; // tokens
+// Why a generation ended.
+enum lrnn_finish {
+    LRNN_FINISH_NONE,   // it has not
+    LRNN_FINISH_LENGTH, // max_tokens were generated
+    LRNN_FINISH_EOS,    // the model ended the text
+    LRNN_FINISH_STOP,   // a stop string
+    LRNN_FINISH_CACHE,  // the attention cache is full
+    LRNN_FINISH_CALLER, // lrnn_generation_end
+    LRNN_FINISH_ERROR,
+    LRNN_N_FINISHES,
+};
+LRNN_API const char * lrnn_finish_name(enum lrnn_finish finish); // "length", "eos", ...
 
-struct lrnn_draft;
-LRNN_API struct lrnn_draft * lrnn_draft_new(int32_t n_max, struct lrnn_error * err);
-LRNN_API void lrnn_draft_free(struct lrnn_draft * draft);
+// Drafts: guesses up to n_draft tokens from earlier text and checks them in one call. With Q8_0 and
+// Q4_0 matrices, tokens and logits are bit-identical to those without drafts.
+enum { LRNN_DRAFT_MAX = 31 };
 
-// Adds a token to the text. Proposes up to n_max tokens and returns their number, 0 if unknown.
-LRNN_API void lrnn_draft_accept(struct lrnn_draft * draft, int32_t token);
-LRNN_API int32_t lrnn_draft_propose(struct lrnn_draft * draft, int32_t n_max, int32_t * tokens);
+struct lrnn_generation_params {
+    struct lrnn_sampler_params sampler;
+    int64_t                    max_tokens; // 0: no limit; -1: none, only the prompt is read
+    const char * const *       stops;      // [n_stops]; the text ends before any of these
+    int32_t                    n_stops;
+    int32_t                    n_draft; // 0: none; less than n_rewind of the session
+    const struct lrnn_chat *   chat;    // its tokens end the text, as eos does; may be NULL
+    bool                       ignore_eos;
+    bool keep; // feed the last token too (but not eos), to save or continue the sequence
+};
+
+// Continues a sequence with a prompt and generated text. Free it before the session and the chat.
+struct lrnn_generation;
+LRNN_API struct lrnn_generation * lrnn_generation_new(struct lrnn_session * session, int32_t seq,
+        const struct lrnn_generation_params * params, struct lrnn_error * err);
+LRNN_API void lrnn_generation_free(struct lrnn_generation * generation);
+LRNN_API struct lrnn_sampler * lrnn_generation_sampler(struct lrnn_generation * generation);
+
+// Begins, or begins again. An empty prompt continues from the last logits of the sequence, or, if
+// the sequence is empty, from bos, or eos if the model has no bos.
+LRNN_API bool lrnn_generation_prompt(struct lrnn_generation * generation, const int32_t * tokens,
+        int64_t n_tokens, struct lrnn_error * err);
+
+// Makes one call of the model for generations of a session, except those that have ended. Each
+// reads the next n_batch tokens of its prompt, or generates the next token, with drafts several.
+LRNN_API bool lrnn_generation_step(
+        struct lrnn_generation * const * generations, int32_t n, struct lrnn_error * err);
+LRNN_API enum lrnn_finish lrnn_generation_finish(const struct lrnn_generation * generation);
+
+// What the last step added. A stop string is no part of the text, and a token that ends it has none.
+struct lrnn_generated {
+    const int32_t * tokens;    // [n_tokens]
+    const float *   log_probs; // [n_tokens], as of lrnn_sampler_sample
+    int64_t         n_tokens;
+    const char *    text; // not NUL-terminated
+    size_t          size;
+};
+LRNN_API struct lrnn_generated lrnn_generation_get(const struct lrnn_generation * generation);
+
+// Ends the text here. lrnn_generation_get has what was held back; with `keep`, a step must follow.
+LRNN_API void lrnn_generation_end(struct lrnn_generation * generation);
 
 // ---- Quantization -------------------------------------------------------------------------------
 

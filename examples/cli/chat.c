@@ -26,14 +26,15 @@ struct branch {
 struct chat {
     const struct chat_options * options;
     struct generator *          g;
-    struct lrnn_chat *          format;
+    const struct lrnn_chat *    format;
     struct conversation         conversation;
     struct chat_memory          memory;
     struct branch *             branches;
     bool                        is_styled;
-    bool                        is_dialog; // on a terminal
-    bool                        is_over;   // /exit, or nothing more can be done
-    enum finish                 finish;
+    bool                        is_dialog;   // on a terminal
+    bool                        is_over;     // /exit, or nothing more can be done
+    int                         write_error; // errno of stdout; 0: none
+    enum lrnn_finish            finish;      // of the last answer
     enum exit_code              code;
 };
 
@@ -41,13 +42,12 @@ struct chat {
 // Answers
 //
 
-// Reads the conversation up to the prompt for the answer. Sets chat->finish.
-static bool feed(struct chat * chat, const int32_t * tokens, int64_t n, int64_t n_stable,
-        struct lrnn_error * err) {
-    struct chat_memory * m = &chat->memory;
+// Reads the conversation up to the prompt for the answer.
+static bool feed(struct chat * chat, const int32_t * tokens, int64_t n, int64_t n_stable) {
+    struct chat_memory * m   = &chat->memory;
+    struct lrnn_error *  err = &chat->g->err;
     size_t               size;
 
-    chat->finish = FINISH_ERROR;
     if (!chat_memory_restore(m, tokens, n, err)) {
         return false;
     }
@@ -63,13 +63,10 @@ static bool feed(struct chat * chat, const int32_t * tokens, int64_t n, int64_t 
         if (ends[i] <= at) {
             continue;
         }
-        chat->finish = generator_feed(chat->g, tokens + at, ends[i] - at, err);
+        const bool ok = generator_read(
+                chat->g, tokens + at, ends[i] - at, i == 0 ? -1 : chat->options->max_tokens);
         chat_memory_set(m, tokens, ends[i]);
-        if (chat->finish != FINISH_LENGTH) {
-            return false;
-        }
-        if (i == 0 && !chat_memory_keep(m, err)) {
-            chat->finish = FINISH_ERROR;
+        if (!ok || (i == 0 && !chat_memory_keep(m, err))) {
             return false;
         }
     }
@@ -102,65 +99,54 @@ static char * text_of(const struct lrnn_model * model, const struct token_list *
 }
 
 // Generates the answer to the last message and adds it to the conversation.
-static bool generate(struct chat * chat, struct lrnn_error * err) {
-    const struct chat_options * o = chat->options;
-    struct generator *          g = chat->g;
-    struct output               out;
-    struct thinking_printer     printer;
-    struct token_list           made = { 0 };
-    const char *                text;
-    size_t                      size;
+static void generate(struct chat * chat) {
+    struct generator *      g = chat->g;
+    struct output           out;
+    struct thinking_printer printer;
+    struct token_list       made = { 0 };
+    const char *            text;
+    size_t                  size;
 
     thinking_begin(&printer, chat->format, chat->is_styled,
-            lrnn_chat_begins_thinking(chat->format, o->no_thinking));
-    if (!output_begin(&out, OUTPUT_TEXT, g->model, true, o->stops, thinking_write, &printer, err)) {
-        chat->finish = FINISH_ERROR;
-        return false;
-    }
-    g->made      = &made;
-    chat->finish = generator_run(g, o->n_predict, &out, err);
-    g->made      = NULL;
+            lrnn_chat_begins_thinking(chat->format, chat->options->no_thinking));
+    output_begin(&out, OUTPUT_TEXT, g->model, true, NULL);
+    out.write      = thinking_write;
+    out.write_user = &printer;
+    chat->finish   = generator_write(g, &out, &made);
     output_end(&out, false);
     thinking_end(&printer);
     putchar('\n');
     fflush(stdout);
-    if (out.error != 0) {
-        chat->finish = FINISH_CLOSED;
-        errno        = out.error;
-    }
-    char * data = text_of(g->model, &made, &text, &size);
+    chat->write_error = out.error;
+    char * data       = text_of(g->model, &made, &text, &size);
     conversation_add(&chat->conversation, "assistant", text, size, &made);
     free(data);
     token_list_add(&chat->memory.live, made.ids, made.n);
     chat_memory_set(&chat->memory, chat->memory.live.ids, chat->memory.live.n);
     token_list_free(&made);
-    return chat->finish != FINISH_ERROR && chat->finish != FINISH_NUMBERS;
 }
 
-// After these a conversation cannot continue.
-static void report(struct chat * chat, const char * err) {
-    const struct finish_info * info = &FINISH_INFO[chat->finish];
-    switch (chat->finish) {
-        case FINISH_CACHE:
-            program_say(
-                    "%s", err[0] != '\0' ? err : "the attention cache is full; raise it with -c");
-            break;
-        case FINISH_NUMBERS:
+// Reports how an answer ended. After most errors a conversation cannot continue.
+static void report(struct chat * chat) {
+    const struct lrnn_error * err = &chat->g->err;
+    switch (err->kind) {
+        case LRNN_ERROR_NONE: break;
+        case LRNN_ERROR_CANCELLED: return;
+        case LRNN_ERROR_BAD_INPUT: program_say("%s; " GENERATOR_MORE_CACHE, err->text); return;
+        default:
             chat->is_over = true;
-            chat->code    = program_fail(info->code, "the logits are not finite");
-            break;
-        case FINISH_ERROR:
-            chat->is_over = true;
-            chat->code    = program_fail(info->code, "%s", err);
-            break;
-        case FINISH_CLOSED:
-            clearerr(stdout);
-            chat->is_over = true;
-            chat->code    = errno == EPIPE ? EXIT_CODE_OK
-                                           : program_fail(EXIT_CODE_SYSTEM,
-                                                     "cannot write to stdout: %s", strerror(errno));
-            break;
-        default: break;
+            chat->code    = program_error(err);
+            return;
+    }
+    if (chat->write_error != 0) {
+        clearerr(stdout);
+        chat->is_over = true;
+        chat->code    = chat->write_error == EPIPE
+                                ? EXIT_CODE_OK
+                                : program_fail(EXIT_CODE_SYSTEM, "cannot write to stdout: %s",
+                                          strerror(chat->write_error));
+    } else if (chat->finish == LRNN_FINISH_CACHE) {
+        program_say("the attention cache is full; " GENERATOR_MORE_CACHE);
     }
 }
 
@@ -176,14 +162,14 @@ static void answer(struct chat * chat, const char * text, size_t size) {
         program_say("%s", err.text);
         return;
     }
-    const bool is_fed = feed(chat, tokens, n, n_stable, &err);
+    const bool is_fed = feed(chat, tokens, n, n_stable);
     free(tokens);
     if (!is_fed) {
         conversation_drop(&chat->conversation, 1);
     } else {
-        generate(chat, &err);
+        generate(chat);
     }
-    report(chat, err.text);
+    report(chat);
 }
 
 //
@@ -280,7 +266,8 @@ static bool save(struct chat * chat, const char * path, struct lrnn_error * err)
     if (chat->memory.live.n == 0) {
         return error_set(err, LRNN_ERROR_BAD_INPUT, "the conversation is empty");
     }
-    return lrnn_seq_save(chat->g->session, 0, chat->g->sampler, path, err) &&
+    return lrnn_seq_save(
+                   chat->g->session, 0, lrnn_generation_sampler(chat->g->generation), path, err) &&
            conversation_save(&chat->conversation, &chat->memory.live, json, err);
 }
 
@@ -294,7 +281,8 @@ static bool load(struct chat * chat, const char * path, struct lrnn_error * err)
     if (!conversation_load(&c, &tokens, chat->g->info.n_vocab, json, err)) {
         return false;
     }
-    bool ok = lrnn_seq_load(chat->g->session, 0, chat->g->sampler, path, err);
+    bool ok = lrnn_seq_load(
+            chat->g->session, 0, lrnn_generation_sampler(chat->g->generation), path, err);
     if (ok && lrnn_seq_length(chat->g->session, 0) != tokens.n) {
         lrnn_seq_reset(chat->g->session, 0, err);
         chat->memory.live.n = 0;
@@ -463,22 +451,14 @@ static void run_on_pipe(struct chat * chat) {
     free(line);
 }
 
-enum exit_code chat_run(
-        const struct chat_options * options, struct generator * g, enum finish * finish) {
-    struct chat       chat = { .options = options, .g = g, .finish = FINISH_LENGTH };
+enum exit_code chat_run(const struct chat_options * options, struct generator * g) {
+    struct chat       chat = { .options = options, .g = g, .format = options->format };
     struct lrnn_error err;
 
-    chat.format = lrnn_chat_new(g->model, options->format, &err);
-    if (chat.format == NULL) {
-        return program_fail(
-                options->format != NULL ? EXIT_CODE_USAGE : EXIT_CODE_MODEL, "%s", err.text);
-    }
-    g->chat        = chat.format;
-    g->keep        = true;
     chat.is_styled = terminal_is_smart(stdout);
     chat_memory_begin(&chat.memory, g->session, options->n_copies);
     if (options->load != NULL && !load(&chat, options->load, &err)) {
-        chat.code    = program_fail(EXIT_CODE_DATA, "%s", err.text);
+        chat.code    = program_error(&err);
         chat.is_over = true;
     }
     if (options->system != NULL) {
@@ -489,17 +469,20 @@ enum exit_code chat_run(
     } else if (options->prompt != NULL) {
         interrupt_listen();
         answer(&chat, options->prompt, options->prompt_size);
-        chat.code = chat.code == EXIT_CODE_OK ? FINISH_INFO[chat.finish].code : chat.code;
+        const bool is_cut = chat.finish == LRNN_FINISH_CALLER && chat.write_error == 0;
+        if (chat.code == EXIT_CODE_OK &&
+                (is_cut || chat.finish == LRNN_FINISH_CACHE || g->err.kind != LRNN_ERROR_NONE)) {
+            chat.code = EXIT_CODE_STOPPED;
+        }
     } else if (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)) {
         run_on_terminal(&chat);
     } else {
         run_on_pipe(&chat);
     }
-    if (options->save != NULL && chat.memory.live.n > 0 && chat.finish != FINISH_NUMBERS &&
+    if (options->save != NULL && chat.memory.live.n > 0 && g->err.kind != LRNN_ERROR_NOT_FINITE &&
             !save(&chat, options->save, &err)) {
-        chat.code = program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
+        chat.code = program_error(&err);
     }
-    *finish = chat.finish;
     while (chat.branches != NULL) {
         struct branch * next = chat.branches->next;
         conversation_drop(&chat.branches->conversation, chat.branches->conversation.n);
@@ -509,6 +492,5 @@ enum exit_code chat_run(
     }
     conversation_drop(&chat.conversation, chat.conversation.n);
     chat_memory_end(&chat.memory);
-    lrnn_chat_free(chat.format);
     return chat.code;
 }

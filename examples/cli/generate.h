@@ -1,57 +1,41 @@
 #pragma once
 
-// Feeds a prompt, and generates text after it.
+// Generates text in sequence 0, shows progress, and listens to Ctrl-C.
 
-#include "exit-code.h"
+#include "generate/generation.h"
 #include "lrnn.h"
 #include "output.h"
 #include "token-list.h"
 
-// Why the generation ended.
-enum finish {
-    FINISH_LENGTH,    // -n tokens were generated
-    FINISH_EOS,       // the model ended the text
-    FINISH_STOP,      // a stop string
-    FINISH_INTERRUPT, // Ctrl-C
-    FINISH_PROMPT,    // Ctrl-C in the middle of the prompt
-    FINISH_CLOSED,    // the output cannot be written, or nobody reads it
-    FINISH_CACHE,     // the attention cache is full
-    FINISH_NUMBERS,   // logits that are not finite
-    FINISH_ERROR,     // see err
-    N_FINISHES,
-};
-
-extern const struct finish_info {
-    const char *   text;
-    enum exit_code code;
-} FINISH_INFO[N_FINISHES];
+#define GENERATOR_MORE_CACHE "raise it with -c"
 
 struct generator {
-    struct lrnn_model *    model;
-    struct lrnn_session *  session;
-    struct lrnn_sampler *  sampler;
-    struct lrnn_model_info info;
-    int64_t                n_batch;
-    int64_t                n_cache; // size of the attention cache, in tokens
-    bool                   keep;    // the sequence is used afterwards: feed its last token too
-    bool                   quiet;
+    struct lrnn_model *      model;
+    struct lrnn_session *    session;
+    struct lrnn_generation * generation;
+    struct lrnn_model_info   info;
+    int64_t                  n_batch;
+    bool                     quiet;
 
-    struct lrnn_draft *      draft; // proposes tokens; NULL: one token per call
-    const struct lrnn_chat * chat;  // its tokens end an answer; NULL: only eos does
-    struct token_list *      made;  // receives the generated tokens; NULL: nobody does
-
-    int64_t n_prompt; // tokens fed
-    int64_t prompt_us;
-    int64_t n_made; // tokens generated
-    int64_t made_us;
-    int64_t n_calls; // of the model, to generate them
+    struct lrnn_error err;      // why the last run failed; LRNN_ERROR_CANCELLED: Ctrl-C in a prompt
+    int64_t           n_prompt; // tokens fed
+    int64_t           prompt_us;
+    int64_t           n_new; // tokens generated
+    int64_t           new_us;
+    int64_t           n_calls;   // of the model, to generate them
+    bool              is_closed; // stdout cannot be written, or nobody reads it
 };
 
-// Feeds a prompt, n_batch tokens at a time, so that it can be interrupted. FINISH_LENGTH: all of it
-// was fed.
-enum finish generator_feed(
-        struct generator * g, const int32_t * tokens, int64_t n_tokens, struct lrnn_error * err);
+// Reads a prompt. False: g->err tells why not.
+// - max_tokens: that generator_write generates after it; 0: no limit, -1: none
+bool generator_read(
+        struct generator * g, const int32_t * tokens, int64_t n_tokens, int64_t max_tokens);
 
-// Generates n tokens; -1: no limit. lrnn_logits(session, 0) must not be NULL.
-enum finish generator_run(
-        struct generator * g, int64_t n, struct output * out, struct lrnn_error * err);
+// Generates the text after the prompt. LRNN_FINISH_CALLER: Ctrl-C, or out->error;
+// LRNN_FINISH_ERROR: see g->err.
+// - made: receives the tokens that the sequence has then; NULL: nobody does
+enum lrnn_finish generator_write(
+        struct generator * g, struct output * out, struct token_list * made);
+
+// How the last run ended, for the summary.
+const char * generator_end_text(const struct generator * g);

@@ -7,15 +7,16 @@
 #include "chat-memory.h"
 #include "device-options.h"
 #include "generate.h"
+#include "generate/prompt.h"
 #include "interrupt.h"
 #include "line-input.h"
 #include "load-model.h"
 #include "output-check.h"
 #include "program.h"
 #include "output.h"
-#include "prompt.h"
 #include "base/read-file.h"
 #include "terminal.h"
+#include "token-ids.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -31,6 +32,13 @@ enum {
 
     PREDICT_UNSET   = -2,
     PREDICT_DEFAULT = 128,
+};
+
+// Where the prompt comes from.
+enum input {
+    INPUT_OPTION, // -p
+    INPUT_FILE,   // -f, or stdin as a whole
+    INPUT_LINES,  // line by line: a terminal, or the messages of a chat
 };
 
 struct args {
@@ -62,7 +70,9 @@ struct args {
     const char * system;
     bool         no_thinking;
 
-    bool echo; // print the prompt before the generated text
+    enum input input;
+    int64_t    max_tokens; // n_predict, as struct lrnn_generation_params has it
+    bool       echo;       // print the prompt before the generated text
 
     struct device_options device;
     int64_t               batch;
@@ -75,78 +85,72 @@ struct args {
 //
 
 // Prints the error that ended a run, if any. Returns the exit code.
-static enum exit_code report(enum finish finish, const struct generator * g,
-        const struct output * out, const char * err) {
-    const enum exit_code code = FINISH_INFO[finish].code;
-    switch (finish) {
-        case FINISH_NUMBERS:
-            return program_fail(code, "the logits after %" PRId64 " tokens are not finite",
-                    lrnn_seq_length(g->session, 0));
-        case FINISH_ERROR: return program_fail(code, "%s", err);
-        case FINISH_CACHE:
-            return program_fail(code,
-                    "the attention cache is full (%" PRId64 " tokens); raise it with -c",
-                    g->n_cache);
-        case FINISH_CLOSED: {
-            clearerr(stdout); // reported here, not at the end of the program
-            if (out->error != EPIPE) {
-                return program_fail(
-                        EXIT_CODE_SYSTEM, "cannot write to stdout: %s", strerror(out->error));
-            }
-        } break;
-        default: break;
+static enum exit_code report(
+        const struct generator * g, enum lrnn_finish finish, const struct output * out) {
+    if (out->error != 0) {
+        clearerr(stdout); // reported here, not at the end of the program
+        return out->error == EPIPE ? EXIT_CODE_OK
+                                   : program_fail(EXIT_CODE_SYSTEM, "cannot write to stdout: %s",
+                                             strerror(out->error));
     }
-    return code;
+    switch (finish) {
+        case LRNN_FINISH_ERROR: return program_error(&g->err);
+        case LRNN_FINISH_CACHE:
+            return program_fail(EXIT_CODE_STOPPED,
+                    "the attention cache is full (%" PRId64 " tokens); " GENERATOR_MORE_CACHE,
+                    lrnn_seq_length(g->session, 0));
+        case LRNN_FINISH_CALLER: return EXIT_CODE_STOPPED;
+        default: return EXIT_CODE_OK;
+    }
 }
 
-// Feeds a prompt and generates text after it. Sets *finish, unless the prompt was rejected.
-static enum exit_code continue_text(const struct args * args, struct generator * g,
-        const char * text, size_t size, enum finish * finish) {
-    const bool               continues = lrnn_seq_length(g->session, 0) > 0;
-    const enum output_format format    = args->jsonl ? OUTPUT_JSONL
-                                         : args->ids ? OUTPUT_IDS
-                                                     : OUTPUT_TEXT;
-    int32_t *                tokens;
+// The tokens of a prompt; the caller frees them.
+static bool make_prompt(const struct args * args, const struct generator * g, const char * text,
+        size_t size, int32_t ** tokens, int64_t * n_tokens, struct lrnn_error * err) {
+    if (!args->ids) {
+        return prompt_tokenize(g->model, text, size, lrnn_seq_length(g->session, 0) > 0,
+                args->special, tokens, n_tokens, err);
+    }
+    return (token_ids_parse(text, size, tokens, n_tokens, err) &&
+                   token_ids_check(*tokens, *n_tokens, g->info.n_vocab, err)) ||
+           error_prefix(err, "the prompt must be token ids%s",
+                   g->info.has_tokenizer ? "" : ", because the model has no tokenizer");
+}
+
+// Feeds a prompt and generates text after it.
+static enum exit_code continue_text(
+        const struct args * args, struct generator * g, const char * text, size_t size) {
+    const bool               follows = lrnn_seq_length(g->session, 0) > 0 || size > 0;
+    const enum output_format format  = args->jsonl ? OUTPUT_JSONL
+                                       : args->ids ? OUTPUT_IDS
+                                                   : OUTPUT_TEXT;
+    int32_t *                tokens  = NULL;
     int64_t                  n_tokens;
     struct output            out;
     struct lrnn_error        err;
 
-    if (!prompt_to_tokens(g->model, text, size, args->ids, continues, args->special, &tokens,
-                &n_tokens, &err)) {
-        return program_fail(size == 0 ? EXIT_CODE_USAGE : EXIT_CODE_DATA, "%s", err.text);
-    }
-    if (n_tokens == 0 && args->n_predict != 0 && lrnn_logits(g->session, 0) == NULL) {
+    if (!make_prompt(args, g, text, size, &tokens, &n_tokens, &err)) {
         free(tokens);
-        return program_fail(
-                EXIT_CODE_USAGE, "the sequence has no logits to continue from; give a prompt");
+        return program_fail(EXIT_CODE_DATA, "%s", err.text);
     }
-    *finish = generator_feed(g, tokens, n_tokens, &err);
+    const bool ok = generator_read(g, tokens, n_tokens, args->max_tokens);
     free(tokens);
-    switch (*finish) {
-        case FINISH_LENGTH: break;
-        case FINISH_CACHE: return program_fail(EXIT_CODE_USAGE, "%s", err.text);
-        case FINISH_PROMPT:
-            return program_fail(EXIT_CODE_STOPPED,
-                    "interrupted after %" PRId64 " of %" PRId64
-                    " tokens of the prompt; the state is not saved",
-                    g->n_prompt, n_tokens);
-        default: return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
+    if (!ok) {
+        return g->err.kind == LRNN_ERROR_BAD_INPUT && n_tokens > 0
+                       ? program_fail(EXIT_CODE_USAGE, "%s; " GENERATOR_MORE_CACHE, g->err.text)
+                       : program_error(&g->err);
     }
-    if (!output_begin(&out, format, g->model, continues || size > 0, &args->stops, text_to_stdout,
-                NULL, &err)) {
-        *finish = FINISH_ERROR;
-        return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
+    if (!output_begin(&out, format, g->model, follows, &err)) {
+        return program_error(&err);
     }
     if (args->echo) {
         fwrite(text, 1, size, stdout);
         printf("%s", args->ids && size > 0 ? " " : "");
     }
-    *finish = generator_run(g, args->n_predict, &out, &err);
+    const enum lrnn_finish finish = generator_write(g, &out, NULL);
     output_end(&out, (out.n_tokens > 0 || args->echo) && !args->jsonl);
-    if (out.error != 0) {
-        *finish = FINISH_CLOSED;
-    }
-    return report(*finish, g, &out, err.text);
+    g->is_closed = out.error != 0;
+    return report(g, finish, &out);
 }
 
 //
@@ -161,12 +165,11 @@ static const char GREETING_TEXT[] = "Each line continues the text" GREETING_END;
 static const char GREETING_IDS[]  = "Each line of token ids continues the sequence" GREETING_END;
 
 // After most errors the user can enter another line.
-static bool is_over(enum exit_code code, enum finish finish) {
-    return finish == FINISH_CLOSED || finish == FINISH_NUMBERS || code == EXIT_CODE_SYSTEM;
+static bool is_over(enum exit_code code, const struct generator * g) {
+    return g->is_closed || code == EXIT_CODE_NOT_FINITE || code == EXIT_CODE_SYSTEM;
 }
 
-static enum exit_code converse(
-        const struct args * args, struct generator * g, enum finish * finish) {
+static enum exit_code converse(const struct args * args, struct generator * g) {
     struct line_input * input = line_input_new();
     enum exit_code      code  = EXIT_CODE_OK;
     enum line_status    status;
@@ -177,7 +180,6 @@ static enum exit_code converse(
     if (!args->quiet) {
         terminal_print(stderr, args->ids ? GREETING_IDS : GREETING_TEXT);
     }
-    *finish = FINISH_LENGTH;
     do {
         interrupt_listen_dialog(true);
         status   = input != NULL ? line_input_read(input, &text, &size) : LINE_MEMORY;
@@ -188,13 +190,13 @@ static enum exit_code converse(
         } else if (status == LINE_MEMORY) {
             code = program_fail(EXIT_CODE_SYSTEM, "out of memory for a line");
         } else if (status == LINE_OK) {
-            code = continue_text(args, g, text, size, finish);
-            code = is_over(code, *finish) ? code : EXIT_CODE_OK;
+            code = continue_text(args, g, text, size);
+            code = is_over(code, g) ? code : EXIT_CODE_OK;
         }
         if ((is_final || interrupt_is_final()) && code == EXIT_CODE_OK) {
             code = EXIT_CODE_STOPPED;
         }
-    } while (status != LINE_END && code == EXIT_CODE_OK && *finish != FINISH_CLOSED);
+    } while (status != LINE_END && code == EXIT_CODE_OK && !g->is_closed);
     line_input_free(input);
     return code;
 }
@@ -203,15 +205,9 @@ static enum exit_code converse(
 // A run
 //
 
-// Creates session and sampler, and loads the saved sequence.
-static enum exit_code prepare(struct args * args, struct generator * g) {
-    // a saved sequence includes the random state, unless the user gives a seed
-    const bool own_seed = args->state_load != NULL && args->seed == SEED_UNSET;
-    if (args->seed < 0 && !own_seed) {
-        args->seed = (int64_t) (((uint64_t) time(NULL) << 20 ^ (uint64_t) clock() << 8 ^
-                                        (uint64_t) getpid()) &
-                                UINT32_MAX);
-    }
+// What the options say about the text to generate.
+static bool generation_params(const struct args * args, const struct lrnn_chat * chat,
+        struct lrnn_generation_params * p, struct lrnn_error * err) {
     const struct {
         const char * option;
         double       value;
@@ -223,54 +219,60 @@ static enum exit_code prepare(struct args * args, struct generator * g) {
         { "repeat_penalty", args->repeat_penalty },
         { "repeat_last", (double) args->repeat_last },
     };
-    struct lrnn_sampler_params sampler = { .seed = (uint64_t) args->seed };
-    struct lrnn_session_params params  = device_session_params(&args->device);
+    *p = (struct lrnn_generation_params) {
+        .sampler = { .seed = (uint64_t) args->seed },
+        .stops   = args->stops.v,
+        .n_stops = args->stops.n,
+        .n_draft = (int32_t) args->draft_lookup,
+        .chat    = chat,
+        .keep    = args->input == INPUT_LINES || args->chat || args->state_save != NULL,
+    };
+    for (size_t i = 0; i < sizeof(sampling) / sizeof(sampling[0]); ++i) {
+        if (!lrnn_sampler_set(&p->sampler, sampling[i].option, sampling[i].value, err)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// Creates the session, and loads the saved sequence.
+static bool prepare(struct args * args, struct generator * g, const struct lrnn_chat * chat,
+        struct lrnn_error * err) {
+    // a saved sequence includes the random state, unless the user gives a seed
+    const bool own_seed = args->state_load != NULL && args->seed == SEED_UNSET;
+    if (args->seed < 0 && !own_seed) {
+        args->seed = (int64_t) (((uint64_t) time(NULL) << 20 ^ (uint64_t) clock() << 8 ^
+                                        (uint64_t) getpid()) &
+                                UINT32_MAX);
+    }
+    struct lrnn_generation_params p;
+    struct lrnn_session_params    params = device_session_params(&args->device);
     params.n_rewind = args->draft_lookup > 0 ? (int32_t) args->draft_lookup + 1 : 0;
     params.n_batch  = (int32_t) args->batch;
     params.n_cache  = (int32_t) args->cache;
     params.n_seqs   = 1 + (args->chat ? chat_memory_count(&g->info, args->cache) : 0);
-    struct lrnn_error err;
-
-    if (args->stops.n > 0 && !g->info.has_tokenizer) {
-        return program_fail(
-                EXIT_CODE_USAGE, "--stop compares text, but the model has no tokenizer");
+    if (!generation_params(args, chat, &p, err)) {
+        return false;
     }
-    for (size_t i = 0; i < sizeof(sampling) / sizeof(sampling[0]); ++i) {
-        if (!lrnn_sampler_set(&sampler, sampling[i].option, sampling[i].value, &err)) {
-            return program_error(&err);
-        }
+    g->session    = lrnn_session_new(g->model, &params, err);
+    g->generation = g->session != NULL ? lrnn_generation_new(g->session, 0, &p, err) : NULL;
+    if (g->generation == NULL || args->state_load == NULL || args->chat) {
+        return g->generation != NULL;
     }
-    g->sampler = lrnn_sampler_new(&sampler, &err);
-    if (g->sampler == NULL) {
-        return program_error(&err);
-    }
-    if (args->draft_lookup > 0) {
-        g->draft = lrnn_draft_new((int32_t) args->draft_lookup, &err);
-        if (g->draft == NULL) {
-            return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
-        }
-    }
-    g->session = lrnn_session_new(g->model, &params, &err);
-    if (g->session == NULL) {
-        return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
-    }
-    if (args->state_load != NULL && !args->chat &&
-            !lrnn_seq_load(g->session, 0, own_seed ? g->sampler : NULL, args->state_load, &err)) {
-        return program_fail(EXIT_CODE_DATA, "%s", err.text);
-    }
-    return EXIT_CODE_OK;
+    return lrnn_seq_load(g->session, 0, own_seed ? lrnn_generation_sampler(g->generation) : NULL,
+            args->state_load, err);
 }
 
 // Saves the sequence, also after an interrupt, but not after an error or half a prompt.
-static enum exit_code save(
-        const struct args * args, const struct generator * g, enum finish finish) {
-    const bool is_whole = finish != FINISH_NUMBERS && finish != FINISH_ERROR &&
-                          finish != FINISH_PROMPT && lrnn_seq_length(g->session, 0) > 0;
+static enum exit_code save(const struct args * args, const struct generator * g) {
+    const bool is_whole = (g->err.kind == LRNN_ERROR_NONE || g->err.kind == LRNN_ERROR_BAD_INPUT) &&
+                          lrnn_seq_length(g->session, 0) > 0;
     struct lrnn_error err;
 
     if (args->state_save != NULL && is_whole && !args->chat &&
-            !lrnn_seq_save(g->session, 0, g->sampler, args->state_save, &err)) {
-        return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
+            !lrnn_seq_save(g->session, 0, lrnn_generation_sampler(g->generation), args->state_save,
+                    &err)) {
+        return program_error(&err);
     }
     return EXIT_CODE_OK;
 }
@@ -283,21 +285,20 @@ static void format_rate(int64_t n, int64_t us, const char * more, char * text, s
     }
 }
 
-static void print_summary(
-        const struct generator * g, enum finish finish, const struct args * args) {
+static void print_summary(const struct generator * g, const struct args * args) {
     char seed[32] = "", calls[64] = "", read[64], made[128], line[400];
 
     if (!args->greedy && args->seed >= 0) {
         snprintf(seed, sizeof(seed), "; seed %" PRId64, args->seed);
     }
-    if (g->draft != NULL && g->n_calls > 0) {
-        snprintf(calls, sizeof(calls), ", %.2f per call", (double) g->n_made / (double) g->n_calls);
+    if (args->draft_lookup > 0 && g->n_calls > 0) {
+        snprintf(calls, sizeof(calls), ", %.2f per call", (double) g->n_new / (double) g->n_calls);
     }
     format_rate(g->n_prompt, g->prompt_us, "", read, sizeof(read));
-    format_rate(g->n_made, g->made_us, calls, made, sizeof(made));
+    format_rate(g->n_new, g->new_us, calls, made, sizeof(made));
     snprintf(line, sizeof(line),
             "lrnn-cli: %" PRId64 " prompt token%s%s, %" PRId64 " generated%s, %s%s", g->n_prompt,
-            g->n_prompt == 1 ? "" : "s", read, g->n_made, made, FINISH_INFO[finish].text, seed);
+            g->n_prompt == 1 ? "" : "s", read, g->n_new, made, generator_end_text(g), seed);
     terminal_print(stderr, line);
 }
 
@@ -345,93 +346,110 @@ static enum exit_code check_state_save(const struct args * args) {
 }
 
 // A conversation, with the file of -f as its only message.
-static enum exit_code run_chat(const struct args * args, struct generator * g, const char * text,
-        size_t size, enum finish * finish) {
+static enum exit_code run_chat(const struct args * args, struct generator * g,
+        const struct lrnn_chat * format, const char * text, size_t size) {
     const struct chat_options options = {
-        .format      = args->chat_format,
+        .format      = format,
         .system      = args->system,
-        .prompt      = args->prompt != NULL ? args->prompt : text,
-        .prompt_size = args->prompt != NULL ? strlen(args->prompt) : size,
+        .prompt      = text,
+        .prompt_size = size,
         .load        = args->state_load,
         .save        = args->state_save,
-        .stops       = &args->stops,
-        .n_predict   = args->n_predict,
+        .max_tokens  = args->max_tokens,
         .no_thinking = args->no_thinking,
         .n_copies    = chat_memory_count(&g->info, args->cache),
     };
-    return chat_run(&options, g, finish);
+    return chat_run(&options, g);
+}
+
+// Reads the prompt of -f or stdin. Sets *is_typed if it is already on the terminal.
+static enum exit_code read_prompt(const char * path, char ** text, size_t * size, bool * is_typed) {
+    struct lrnn_error err;
+    *is_typed = strcmp(path, "-") == 0 && isatty(STDIN_FILENO);
+    if (!read_file(path, text, size, &err)) {
+        return program_fail(EXIT_CODE_DATA, "%s", err.text);
+    }
+    if (*is_typed && line_input_is_cut(*text, *size)) {
+        return program_fail(EXIT_CODE_DATA, LINE_INPUT_CUT, LINE_INPUT_MAX);
+    }
+    *size -= *size > 0 && (*text)[*size - 1] == '\n'; // the end of the last line
+    return EXIT_CODE_OK;
+}
+
+// Runs a model that is loaded.
+static enum exit_code run_model(
+        struct args * args, struct generator * g, const char * text, size_t size) {
+    struct lrnn_error  err;
+    struct lrnn_chat * chat = args->chat ? lrnn_chat_new(g->model, args->chat_format, &err) : NULL;
+    enum exit_code     code = EXIT_CODE_OK;
+
+    args->ids = args->ids || !g->info.has_tokenizer;
+    if ((args->chat && chat == NULL) || !prepare(args, g, chat, &err)) {
+        code = program_error(&err);
+    } else {
+        if (args->chat) {
+            code = run_chat(args, g, chat, text, size);
+        } else if (args->input == INPUT_LINES) {
+            code = converse(args, g);
+        } else {
+            interrupt_listen();
+            code = continue_text(args, g, text, size);
+        }
+        const enum exit_code saved = save(args, g);
+        if (!args->quiet && g->n_prompt + g->n_new > 0 && !g->is_closed) {
+            print_summary(g, args);
+        }
+        code = saved != EXIT_CODE_OK ? saved : code;
+    }
+    lrnn_generation_free(g->generation);
+    lrnn_session_free(g->session);
+    lrnn_chat_free(chat);
+    return code;
 }
 
 static enum exit_code run(void * user) {
-    struct args *     args       = user;
-    const bool        has_prompt = args->prompt != NULL || args->file != NULL;
-    const bool        is_dialog  = !has_prompt && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
-    const bool        is_piped   = args->chat && !has_prompt; // messages are read line by line
-    struct generator  g = { .n_batch = args->batch, .n_cache = args->cache, .quiet = args->quiet };
-    char *            text     = NULL;
-    size_t            size     = 0;
+    struct args *     args     = user;
+    const bool        is_alone = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+    struct generator  g        = { .n_batch = args->batch, .quiet = args->quiet };
+    char *            read     = NULL;
+    const char *      text     = args->prompt;
+    size_t            size     = text != NULL ? strlen(text) : 0;
     bool              is_typed = false; // the prompt is already on the terminal
     struct lrnn_error err;
 
     if (!check_args(args, &err)) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err.text);
+        return program_error(&err);
     }
     enum exit_code code = check_state_save(args);
     if (code != EXIT_CODE_OK) {
         return code;
     }
     args->greedy = args->greedy || args->temperature == 0.0;
+    args->input  = args->prompt != NULL                             ? INPUT_OPTION
+                   : args->file == NULL && (args->chat || is_alone) ? INPUT_LINES
+                                                                    : INPUT_FILE;
     if (args->n_predict == PREDICT_UNSET) {
         args->n_predict = args->chat ? -1 : PREDICT_DEFAULT;
     }
+    args->max_tokens = args->n_predict > 0 ? args->n_predict : -1 - args->n_predict;
     signal(SIGPIPE, SIG_IGN); // the reader may stop reading; the state is still saved
-    if (!is_dialog && !is_piped && args->prompt == NULL) {
-        const char * const file = args->file != NULL ? args->file : "-";
-        is_typed                = strcmp(file, "-") == 0 && isatty(STDIN_FILENO);
-        if (!read_file(file, &text, &size, &err)) {
-            return program_fail(EXIT_CODE_DATA, "%s", err.text);
-        }
-        if (is_typed && line_input_is_cut(text, size)) {
-            free(text);
-            return program_fail(EXIT_CODE_DATA, LINE_INPUT_CUT, LINE_INPUT_MAX);
-        }
-        size -= size > 0 && text[size - 1] == '\n'; // the end of the last line
+    if (args->input == INPUT_FILE) {
+        code = read_prompt(args->file != NULL ? args->file : "-", &read, &size, &is_typed);
+        text = read;
     }
-    args->echo = !is_dialog && !is_typed && !args->jsonl && args->n_predict != 0 &&
+    args->echo = args->input != INPUT_LINES && !is_typed && !args->jsonl && args->n_predict != 0 &&
                  isatty(STDOUT_FILENO);
-    g.model = device_options_load(&args->device, args->model, args->quiet, &err);
-    if (g.model == NULL) {
-        free(text);
-        return program_error(&err);
-    }
-    g.info    = lrnn_model_get_info(g.model);
-    g.keep    = is_dialog || args->state_save != NULL;
-    args->ids = args->ids || !g.info.has_tokenizer;
-
-    code = prepare(args, &g);
     if (code == EXIT_CODE_OK) {
-        enum finish finish = FINISH_ERROR;
-        if (args->chat) {
-            code = run_chat(args, &g, text, size, &finish);
-        } else if (is_dialog) {
-            code = converse(args, &g, &finish);
+        g.model = device_options_load(&args->device, args->model, args->quiet, &err);
+        if (g.model == NULL) {
+            code = program_error(&err);
         } else {
-            interrupt_listen();
-            code = args->prompt != NULL
-                           ? continue_text(args, &g, args->prompt, strlen(args->prompt), &finish)
-                           : continue_text(args, &g, text, size, &finish);
+            g.info = lrnn_model_get_info(g.model);
+            code   = run_model(args, &g, text, size);
         }
-        const enum exit_code saved = save(args, &g, finish);
-        if (!args->quiet && g.n_prompt + g.n_made > 0 && finish != FINISH_CLOSED) {
-            print_summary(&g, finish, args);
-        }
-        code = saved != EXIT_CODE_OK ? saved : code;
     }
-    lrnn_session_free(g.session);
-    lrnn_sampler_free(g.sampler);
-    lrnn_draft_free(g.draft);
     lrnn_model_free(g.model);
-    free(text);
+    free(read);
     return code;
 }
 

@@ -1,24 +1,17 @@
 #include "output.h"
 
-#include "base/error.h"
 #include "base/json-write.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 
 bool output_begin(struct output * out, enum output_format format, const struct lrnn_model * model,
-        bool continues, const struct option_strings * stops, text_write write, void * write_user,
-        struct lrnn_error * err) {
+        bool follows, struct lrnn_error * err) {
     *out = (struct output) { .format = format };
-    if (!stop_begin(&out->filter, stops, format == OUTPUT_TEXT ? write : NULL, write_user)) {
-        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the stop strings");
-    }
-    if (lrnn_model_get_info(model).has_tokenizer) {
-        out->decoder = lrnn_decoder_new(model, continues, err);
-        if (out->decoder == NULL) {
-            stop_end(&out->filter);
-            return false;
-        }
+    if (format == OUTPUT_JSONL && lrnn_model_get_info(model).has_tokenizer) {
+        out->decoder = lrnn_decoder_new(model, follows, err);
+        return out->decoder != NULL;
     }
     return true;
 }
@@ -31,44 +24,38 @@ static void flush(struct output * out) {
     }
 }
 
-bool output_token(struct output * out, int32_t token, float log_prob, bool is_end) {
-    const char * text = "";
-    size_t       size = 0;
+static void write_object(struct output * out, int32_t token, float log_prob, bool is_eos) {
+    size_t size = 0;
+    printf("{\"id\": %" PRId32 ", \"text\": ", token);
+    if (out->decoder != NULL) {
+        const char * text = is_eos ? "" : lrnn_decoder_push(out->decoder, token, &size);
+        json_write_bytes(stdout, text, size);
+    } else {
+        printf("null");
+    }
+    printf(", \"logprob\": ");
+    json_write_number(stdout, (double) log_prob);
+    printf("}\n");
+}
 
-    if (out->decoder != NULL && !is_end) {
-        text = lrnn_decoder_push(out->decoder, token, &size);
+void output_write(struct output * out, const struct lrnn_generated * new, bool is_eos) {
+    for (int64_t i = 0; i < new->n_tokens; ++i, ++out->n_tokens) {
+        if (out->format == OUTPUT_IDS) {
+            printf("%s%" PRId32, out->n_tokens > 0 ? " " : "", new->tokens[i]);
+        } else if (out->format == OUTPUT_JSONL) {
+            write_object(out, new->tokens[i], new->log_probs[i], is_eos && i + 1 == new->n_tokens);
+        }
     }
-    switch (out->format) {
-        case OUTPUT_TEXT: break; // written by the filter
-        case OUTPUT_IDS: {
-            printf("%s%" PRId32, out->n_tokens > 0 ? " " : "", token);
-        } break;
-        case OUTPUT_JSONL: {
-            printf("{\"id\": %" PRId32 ", \"text\": ", token);
-            if (out->decoder != NULL) {
-                json_write_bytes(stdout, text, size);
-            } else {
-                printf("null");
-            }
-            printf(", \"logprob\": ");
-            json_write_number(stdout, (double) log_prob);
-            printf("}\n");
-        } break;
+    if (out->format == OUTPUT_TEXT && out->write != NULL) {
+        out->write(new->text, new->size, out->write_user);
+    } else if (out->format == OUTPUT_TEXT) {
+        fwrite(new->text, 1, new->size, stdout);
     }
-    const bool stop = stop_push(&out->filter, text, size);
     flush(out);
-    out->n_tokens++;
-    return stop;
 }
 
 void output_end(struct output * out, bool newline) {
-    if (out->decoder != NULL) {
-        size_t       size;
-        const char * text = lrnn_decoder_end(out->decoder, &size);
-        stop_push(&out->filter, text, size);
-        lrnn_decoder_free(out->decoder);
-    }
-    stop_end(&out->filter);
+    lrnn_decoder_free(out->decoder);
     if (newline) {
         putchar('\n');
     }

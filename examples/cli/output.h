@@ -3,7 +3,6 @@
 // Writes generated tokens to stdout: as text, as ids, or as JSON, one object per line.
 
 #include "lrnn.h"
-#include "stop.h"
 
 enum output_format {
     OUTPUT_TEXT,
@@ -11,24 +10,25 @@ enum output_format {
     OUTPUT_JSONL,
 };
 
+// Writes text to its destination.
+typedef void (*text_write)(const char * text, size_t size, void * user);
+
 struct output {
     enum output_format    format;
-    struct lrnn_decoder * decoder; // NULL without a tokenizer
-    struct stop_filter    filter;
+    struct lrnn_decoder * decoder; // of OUTPUT_JSONL; NULL without a tokenizer
+    text_write            write;   // where OUTPUT_TEXT goes; NULL: to stdout
+    void *                write_user;
     int64_t               n_tokens;
     int                   error; // errno of the first failed write; 0: none failed
 };
 
-// - continues: the output follows other text
-// - write:     where OUTPUT_TEXT goes
+// - follows: the output follows other text
 bool output_begin(struct output * out, enum output_format format, const struct lrnn_model * model,
-        bool continues, const struct option_strings * stops, text_write write, void * write_user,
-        struct lrnn_error * err);
+        bool follows, struct lrnn_error * err);
 
-// Writes a token and flushes. Returns true if a stop string is complete.
-// - is_end: the token ends the text and has no text itself
-bool output_token(struct output * out, int32_t token, float log_prob, bool is_end);
+// Writes what was generated, and flushes.
+// - is_eos: the last token ends the text and has no text itself
+void output_write(struct output * out, const struct lrnn_generated * new, bool is_eos);
 
-// Writes text that was held back.
 // - newline: end the line
 void output_end(struct output * out, bool newline);

@@ -210,7 +210,8 @@ static void write_usage(FILE * out, const struct completion * c) {
 }
 
 static const char * reason_of(const struct choice * choice) {
-    return choice->finish == FINISH_STOP ? "\"stop\"" : "\"length\"";
+    const bool is_stop = choice->finish == LRNN_FINISH_STOP || choice->finish == LRNN_FINISH_EOS;
+    return is_stop ? "\"stop\"" : "\"length\"";
 }
 
 // The text of a prompt, decoded from its tokens.
@@ -290,7 +291,7 @@ static void write_choice_events(FILE * out, struct completion * c, int64_t i) {
         end_event(out, "null");
         at->is_begun = true;
     }
-    const bool is_done = choice->finish != FINISH_NONE;
+    const bool is_done = choice->finish != LRNN_FINISH_NONE;
     const bool is_new  = choice->text.n > at->n_text || choice->n_scores > at->n_scores ||
                         (c->request.echo && !at->is_begun && choice->phase >= CHOICE_DECODE);
     if ((is_new && choice->phase >= CHOICE_DECODE) || (is_done && !c->is_chat)) {
@@ -313,7 +314,7 @@ bool completion_write_events(FILE * out, struct completion * c) {
     const struct job * job = c->job;
     if (job->err.kind != LRNN_ERROR_NONE) {
         fputs("data: ", out);
-        error_write(out, 500, NULL, job->err.text);
+        error_write(out, status_of(job->err.kind), NULL, job->err.text);
         fputs("\n\ndata: [DONE]\n\n", out);
         return true;
     }

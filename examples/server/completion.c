@@ -3,6 +3,7 @@
 
 #include "lrnn.h"
 #include "base/random.h"
+#include "generate/prompt.h"
 #include "completion-reply.h"
 #include "state-routes.h"
 
@@ -40,6 +41,7 @@ static void completion_free(struct completion * c) {
 
 // Replies with an error and returns false.
 #define REFUSE(call, status, param, ...) (reply_error(call, status, param, __VA_ARGS__), false)
+#define REFUSE_ERROR(call, param, err)   (reply_failure(call, param, err), false)
 
 static bool no_memory(struct http_call * call) {
     return REFUSE(call, 500, NULL, "out of memory for the request");
@@ -89,12 +91,11 @@ static bool prepend_base(
     return true;
 }
 
-// An empty prompt becomes bos, or eos if the model has no bos.
 static bool fill_empty(const struct server * s, struct prompt * prompt, struct http_call * call) {
-    const int32_t token = s->info.bos >= 0 ? s->info.bos : s->info.eos;
+    struct lrnn_error err;
+    const int32_t     token = prompt_first_token(&s->info, &err);
     if (token < 0) {
-        return REFUSE(
-                call, 400, "prompt", "prompt is empty, and the model has no bos to begin with");
+        return REFUSE_ERROR(call, "prompt", &err);
     }
     free(prompt->tokens);
     prompt->tokens = malloc(sizeof(int32_t));
@@ -103,6 +104,7 @@ static bool fill_empty(const struct server * s, struct prompt * prompt, struct h
     }
     prompt->tokens[0] = token;
     prompt->n_tokens  = 1;
+    prompt->is_empty  = true;
     return true;
 }
 
@@ -123,15 +125,13 @@ static bool make_prompt(struct completion * c, const struct prompt * from, struc
     const struct server * s = c->server;
     struct lrnn_error     err;
     if (from->text != NULL) {
-        const unsigned flags = LRNN_TOKENIZE_PARSE_SPECIAL |
-                               (c->base == NULL ? (unsigned) LRNN_TOKENIZE_ADD_BOS : 0u);
         if (!s->info.has_tokenizer) {
             return REFUSE(call, 400, "prompt",
                     "prompt is a text, but the model has no tokenizer; send token ids");
         }
-        if (!lrnn_tokenize(
-                    s->model, from->text, from->size, flags, &to->tokens, &to->n_tokens, &err)) {
-            return REFUSE(call, 400, "prompt", "%s", err.text);
+        if (!prompt_tokenize(s->model, from->text, from->size, c->base != NULL, c->request.special,
+                    &to->tokens, &to->n_tokens, &err)) {
+            return REFUSE_ERROR(call, "prompt", &err);
         }
     } else if (from->n_tokens > 0) {
         to->tokens = malloc((size_t) from->n_tokens * sizeof(int32_t));
@@ -189,7 +189,7 @@ static bool make_chat_prompt(struct completion * c, struct http_call * call) {
             &c->prompts[0].tokens, &c->prompts[0].n_tokens, &c->n_stable, &err);
     free(messages);
     if (!ok) {
-        return REFUSE(call, 400, "messages", "%s", err.text);
+        return REFUSE_ERROR(call, "messages", &err);
     }
     return check_length(s, &c->prompts[0], call);
 }
@@ -227,14 +227,19 @@ static bool make_job(struct completion * c, enum request_kind kind, struct http_
         return no_memory(call);
     }
     c->job->params = (struct job_params) {
-        .max_tokens        = r->max_tokens,
+        .generation =
+                {
+                        .sampler    = r->sampler,
+                        .max_tokens = r->max_tokens > 0 ? r->max_tokens : -1,
+                        .stops      = r->stops.v,
+                        .n_stops    = r->stops.n,
+                        .n_draft    = c->server->params.n_draft,
+                        .chat       = c->is_chat ? c->server->chat : NULL,
+                        .ignore_eos = r->ignore_eos,
+                },
         .n_top             = r->n_top,
         .score_prompt      = r->echo && r->n_top >= 0 && !c->is_chat,
-        .ignore_eos        = r->ignore_eos,
-        .chat              = c->is_chat ? c->server->chat : NULL,
         .n_stable          = c->n_stable,
-        .sampler           = r->sampler,
-        .stops             = &r->stops,
         .biases            = r->biases,
         .n_biases          = r->n_biases,
         .frequency_penalty = (float) r->frequency_penalty,
@@ -250,6 +255,7 @@ static bool make_job(struct completion * c, enum request_kind kind, struct http_
         const struct prompt * prompt = &c->prompts[i / r->n];
         choice->prompt               = prompt->tokens;
         choice->n_prompt             = prompt->n_tokens;
+        choice->follows              = !prompt->is_empty;
         choice->seed                 = seed + (uint64_t) (i % r->n);
         choice->leader               = i % r->n > 0 ? &c->job->choices[i - i % r->n] : NULL;
         if (c->server->info.has_tokenizer) {
@@ -317,7 +323,7 @@ static bool wait_for(struct completion * c, struct http_call * call) {
     }
     pthread_mutex_unlock(&job->mutex);
     scheduler_abandon(c->server->scheduler, job); // all results are in, or nobody wants them
-    return job->err.kind == LRNN_ERROR_NONE || REFUSE(call, 500, NULL, "%s", job->err.text);
+    return job->err.kind == LRNN_ERROR_NONE || REFUSE_ERROR(call, NULL, &job->err);
 }
 
 static void reply_whole(struct completion * c, struct http_call * call) {

@@ -7,7 +7,6 @@
 #include "base/buffer.h"
 #include "lrnn.h"
 #include "request.h"
-#include "stop.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -21,13 +20,6 @@ struct token_score {
     float   top_log_prob[REQUEST_TOP_MAX];
 };
 
-enum finish_reason {
-    FINISH_NONE,
-    FINISH_STOP,   // eos or a stop string
-    FINISH_LENGTH, // max_tokens, or a full attention cache
-    FINISH_ERROR,
-};
-
 enum choice_phase { CHOICE_WAITING, CHOICE_PROMPT, CHOICE_DECODE, CHOICE_DONE };
 
 struct choice {
@@ -36,6 +28,7 @@ struct choice {
     struct choice * leader; // another choice with the same prompt, which computes it; NULL: none
     const int32_t * prompt; // [n_prompt], shared by the choices of a prompt
     int64_t         n_prompt;
+    bool            follows; // the text follows that of the prompt, which is not empty
     uint64_t        seed;
 
     // results
@@ -45,7 +38,7 @@ struct choice {
     int64_t              n_cached;        // prompt tokens that were not computed
     int64_t              n_new;           // generated tokens, eos included
     struct buffer        text;            // generated, without the stop string
-    enum finish_reason   finish;
+    enum lrnn_finish     finish;
 
     // of the scheduler
     enum choice_phase     phase;
@@ -55,20 +48,14 @@ struct choice {
     int64_t               n_branch;  // length of the prefix shared with another prompt; 0: unknown
     int64_t               n_fed;     // tokens in the sequence
     int32_t *             tokens;    // [n_prompt + n_new]
-    struct lrnn_sampler * sampler;
-    struct lrnn_decoder * decoder;
-    struct stop_filter    stop;
-    bool                  no_memory; // for the text
+    struct choice_tools * tools;
+    struct lrnn_generation * generation; // NULL: not begun, or done
 };
 
 struct job_params {
-    int64_t                       max_tokens;
-    int32_t                       n_top; // -1: no log-probabilities
+    struct lrnn_generation_params generation; // without the seed
+    int32_t                       n_top;      // -1: no log-probabilities
     bool                          score_prompt;
-    bool                          ignore_eos;
-    const struct lrnn_chat *      chat;    // knows the tokens that end an answer; NULL: only eos
-    struct lrnn_sampler_params    sampler; // without the seed
-    const struct option_strings * stops;
     const struct token_bias *     biases;
     int64_t                       n_biases;
     float frequency_penalty; // subtracted from a logit for every time that the token was generated

@@ -29,6 +29,7 @@ struct args {
     int64_t               batch;
     int64_t               cache;
     int64_t               max_tokens;
+    int64_t               draft_lookup;
     int64_t               max_body;
     int64_t               connections;
     int64_t               timeout;
@@ -146,6 +147,7 @@ static enum exit_code run(void * user) {
                     .session      = device_session_params(&args->device),
                     .n_seqs       = (int32_t) args->parallel,
                     .n_batch      = (int32_t) args->batch,
+                    .n_draft      = (int32_t) args->draft_lookup,
                     .n_cache      = (int32_t) args->cache,
                     .n_queue      = args->queue,
                     .state_memory = (size_t) args->state_memory << 20,
@@ -221,6 +223,9 @@ int main(int argc, char ** argv) {
                                      "most one call per token")),
         opt_int("-c, --cache", "N", &args.cache, 1, INT32_MAX,
                 "size of the attention cache, in tokens per sequence"),
+        opt_int("--draft-lookup", "N", &args.draft_lookup, 0, LRNN_DRAFT_MAX,
+                "guess up to N tokens from earlier text and check them in one call, as lrnn-cli "
+                "does; a sequence needs the memory of N + 1 more states. 0: off"),
         opt_int("--max-tokens", "N", &args.max_tokens, 1, 1 << 24,
                 "largest max_tokens of a request"),
 

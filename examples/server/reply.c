@@ -97,6 +97,28 @@ void reply_error(
     reply_json(call, status, t);
 }
 
+static const int STATUS_OF[LRNN_N_ERRORS] = {
+    [LRNN_ERROR_NONE]       = 200,
+    [LRNN_ERROR_BAD_INPUT]  = 400,
+    [LRNN_ERROR_BAD_MODEL]  = 500,
+    [LRNN_ERROR_BAD_FILE]   = 400,
+    [LRNN_ERROR_NOT_FOUND]  = 404,
+    [LRNN_ERROR_NO_MEMORY]  = 500,
+    [LRNN_ERROR_SYSTEM]     = 500,
+    [LRNN_ERROR_DEVICE]     = 500,
+    [LRNN_ERROR_CANCELLED]  = 500,
+    [LRNN_ERROR_NOT_FINITE] = 500,
+    [LRNN_ERROR_INTERNAL]   = 500,
+};
+
+int status_of(enum lrnn_error_kind kind) {
+    return STATUS_OF[kind];
+}
+
+void reply_failure(struct http_call * call, const char * param, const struct lrnn_error * err) {
+    reply_error(call, status_of(err->kind), param, "%s", err->text);
+}
+
 size_t http_error_body(int status, char * buffer, size_t size) {
     const int i = find_error(status);
     const int n = snprintf(buffer, size,

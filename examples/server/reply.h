@@ -3,6 +3,7 @@
 // Replies in JSON.
 
 #include "http.h"
+#include "lrnn.h"
 
 #include <stdio.h>
 
@@ -20,7 +21,11 @@ void text_free(struct text * t);
 void reply_text(struct http_call * call, int status, const char * type, struct text * t);
 void reply_json(struct http_call * call, int status, struct text * t);
 
+// The status of a reply to a request that failed with this kind of error.
+int status_of(enum lrnn_error_kind kind);
+
 // {"error": {"message", "type", "param", "code"}}, as OpenAI's API does.
 void reply_error(struct http_call * call, int status, const char * param, const char * format, ...)
         __attribute__((format(printf, 4, 5)));
+void reply_failure(struct http_call * call, const char * param, const struct lrnn_error * err);
 void error_write(FILE * out, int status, const char * param, const char * message);

@@ -408,6 +408,8 @@ enum field {
     MAX_TOKENS,
     MAX_COMPLETION_TOKENS,
     N_PREDICT,
+    SPECIAL,
+    PARSE_SPECIAL,
     ECHO,
     LOGPROBS,
     TOP_LOGPROBS,
@@ -439,6 +441,8 @@ static const char * const FIELDS[N_FIELDS + 1] = {
     [MAX_TOKENS]            = "max_tokens",
     [MAX_COMPLETION_TOKENS] = "max_completion_tokens",
     [N_PREDICT]             = "n_predict",
+    [SPECIAL]               = "special",
+    [PARSE_SPECIAL]         = "parse_special",
     [ECHO]                  = "echo",
     [LOGPROBS]              = "logprobs",
     [TOP_LOGPROBS]          = "top_logprobs",
@@ -536,6 +540,8 @@ bool request_parse(struct request * r, enum request_kind kind, struct slice body
         .n = 1, .max_tokens = -1, .n_top = -1, .sampler = { .temperature = 1.0f }
     };
     if (!read_body(body, FIELDS, v, error) || !read_sampling(r, kind, v, n_vocab, error) ||
+            !read_bool(v[SPECIAL], "special", &r->special, error) ||
+            !read_bool(v[PARSE_SPECIAL], "parse_special", &r->special, error) ||
             !read_bool(v[ECHO], "echo", &r->echo, error)) {
         return false;
     }
@@ -591,8 +597,8 @@ void request_free(struct request * r) {
 bool tokenize_request_parse(
         struct tokenize_request * r, struct slice body, struct request_error * error) {
     static const char * const names[] = { "prompt", "content", "add_special_tokens", "add_special",
-        NULL };
-    struct json_value         v[4];
+        "parse_special", "special", NULL };
+    struct json_value         v[6];
     *r = (struct tokenize_request) { 0 };
     if (!read_body(body, names, v, error)) {
         return false;
@@ -604,6 +610,8 @@ bool tokenize_request_parse(
     }
     return read_bool(v[2], "add_special_tokens", &r->add_special, error) &&
            read_bool(v[3], "add_special", &r->add_special, error) &&
+           read_bool(v[4], "parse_special", &r->parse_special, error) &&
+           read_bool(v[5], "special", &r->parse_special, error) &&
            read_text(text, &r->text, &r->size, error);
 }
 

@@ -31,6 +31,7 @@ struct prompt {
     size_t    size;
     int32_t * tokens;
     int64_t   n_tokens;
+    bool      is_empty; // the only token is what the model begins with
 };
 
 struct message {
@@ -53,6 +54,7 @@ struct request {
 
     int64_t                    n;          // choices per prompt
     int64_t                    max_tokens; // -1: not set
+    bool                       special; // the names of special tokens in a text are special tokens
     bool                       echo;
     int32_t                    n_top; // alternatives per token; -1: no log-probabilities
     char *                     stop_text[REQUEST_STOPS_MAX];
@@ -85,6 +87,7 @@ struct tokenize_request {
     char * text;
     size_t size;
     bool   add_special;
+    bool   parse_special;
 };
 
 bool tokenize_request_parse(

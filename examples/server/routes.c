@@ -172,12 +172,12 @@ static void handle_tokenize(struct server * s, struct http_call * call) {
         reply_error(call, 400, error.param, "%s", error.message);
         return;
     }
-    const unsigned flags = LRNN_TOKENIZE_PARSE_SPECIAL |
+    const unsigned flags = (r.parse_special ? LRNN_TOKENIZE_PARSE_SPECIAL : 0u) |
                            (r.add_special ? LRNN_TOKENIZE_ADD_BOS | LRNN_TOKENIZE_ADD_EOS : 0u);
     const bool ok = lrnn_tokenize(s->model, r.text, r.size, flags, &tokens, &n_tokens, &err);
     free(r.text);
     if (!ok) {
-        reply_error(call, 400, "prompt", "%s", err.text);
+        reply_failure(call, "prompt", &err);
         return;
     }
     struct text * t = text_new();

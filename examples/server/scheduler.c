@@ -2,7 +2,8 @@
 
 #include "base/error.h"
 
-#include "generation.h"
+#include "choice.h"
+#include "generate/generation.h"
 #include "snapshot.h"
 
 #include "ggml.h"
@@ -13,7 +14,7 @@
 struct scheduler {
     struct scheduler_params params;
     struct lrnn_session *   session;
-    struct generator        generator;
+    struct choice_tools     tools;
     struct choice **        slots;  // [n_seqs], the choice of each sequence; NULL: free
     struct lrnn_input *     inputs; // [n_seqs]
     struct choice **        called; // [n_seqs], the choice of each input
@@ -47,9 +48,9 @@ static void end_choice(struct scheduler * s, struct choice * c, const struct lrn
     pthread_mutex_unlock(&s->mutex);
 
     pthread_mutex_lock(&job->mutex);
-    generation_end(c);
+    choice_end(c);
     if (err != NULL) {
-        c->finish = FINISH_ERROR;
+        c->finish = LRNN_FINISH_ERROR;
         if (job->err.kind == LRNN_ERROR_NONE) {
             job->err = *err;
         }
@@ -89,7 +90,7 @@ static void store_state(struct scheduler * s, const struct choice * c, const flo
     if (c->n_fed - known < STORE_MIN || lrnn_seq_size(s->session, c->seq) > most) {
         return;
     }
-    void * data = snapshot_new(s->session, c, logits, s->generator.info.n_vocab, &size);
+    void * data = snapshot_new(s->session, c, logits, s->tools.info.n_vocab, &size);
     if (data != NULL) {
         pthread_mutex_lock(&s->mutex);
         prefix_tree_insert(s->tree, c->tokens, c->n_fed, rank, data, size);
@@ -144,13 +145,13 @@ static bool begin_sequence(struct scheduler * s, struct choice * c, struct lrnn_
         n  = p->n_base;
         ok = lrnn_seq_set(s->session, c->seq, n, p->base, p->base_size, err);
     } else if (n > 0) {
-        ok = snapshot_restore(data, s->session, &s->generator, c, n, err);
+        ok = snapshot_restore(data, s->session, &s->tools, c, n, err);
     } else {
         ok = lrnn_seq_reset(s->session, c->seq, err);
     }
     c->n_branch = prefix_tree_common(s->tree, c->prompt, most);
-    c->n_fed = c->n_cached = ok ? n : 0;
-    c->has_begun           = true;
+    c->n_fed = c->n_cached = c->generation->n_fed = ok ? n : 0;
+    c->has_begun                                  = true;
     s->stats.n_cached_tokens += c->n_cached;
     pthread_mutex_unlock(&c->job->mutex);
     pthread_mutex_unlock(&s->mutex);
@@ -201,7 +202,7 @@ static void admit(struct scheduler * s) {
         s->stats.n_running++;
         pthread_mutex_unlock(&s->mutex);
         pthread_mutex_lock(&c->job->mutex);
-        const bool ok = generation_begin(&s->generator, c, &err);
+        const bool ok = choice_begin(&s->tools, c, &err);
         c->phase      = CHOICE_PROMPT;
         pthread_mutex_unlock(&c->job->mutex);
         if (!ok) {
@@ -276,48 +277,32 @@ static int32_t make_call(struct scheduler * s) {
                 continue;
             }
         }
-        const int64_t count = is_prompt ? next_piece(s, c) : 1;
-        if (is_prompt && count > room) {
+        const int64_t piece = is_prompt ? next_piece(s, c) : 0;
+        if (piece > room) {
             continue;
         }
-        const bool is_last = c->n_fed + count >= c->n_prompt;
-        room -= is_prompt ? count : 0;
-        s->called[n]   = c;
-        s->inputs[n++] = (struct lrnn_input) {
-            .seq      = c->seq,
-            .tokens   = c->tokens + c->n_fed,
-            .n_tokens = count,
-            .n_logits = is_prompt && c->job->params.score_prompt ? count : is_last,
-        };
+        struct lrnn_input * in = &s->inputs[n];
+        s->called[n++]         = c;
+        room -= piece;
+        generation_input(c->generation, piece, in);
+        if (is_prompt && c->job->params.score_prompt) {
+            in->n_logits = in->n_tokens;
+        }
     }
     return n;
 }
 
-// What follows from the logits of an input, its rows `row` and later. False: the choice is done.
+// What follows from the logits of an input, its rows `row` and later. False: failed.
 static bool advance(struct scheduler * s, struct choice * c, const struct lrnn_input * in,
         int64_t row, struct lrnn_error * err) {
-    struct job * job       = c->job;
-    const bool   is_prompt = c->phase == CHOICE_PROMPT;
-    bool         more      = true;
-    err->kind              = LRNN_ERROR_NONE;
-
+    struct job * job = c->job;
     pthread_mutex_lock(&job->mutex);
-    if (is_prompt && job->params.score_prompt) {
-        for (int64_t i = 0; i < in->n_tokens && more; ++i) {
-            const int64_t next = c->n_fed + i + 1;
-            more = next >= c->n_prompt || generation_score(&s->generator, c, c->prompt[next],
-                                                  lrnn_logits(s->session, row + i), err);
-        }
-    }
-    c->n_fed += in->n_tokens;
-    if (more && c->n_fed >= c->n_prompt) {
-        c->phase = CHOICE_DECODE;
-        more     = generation_sample(
-                &s->generator, c, lrnn_logits(s->session, row + in->n_logits - 1), err);
+    const bool ok = choice_take(&s->tools, c, in, row, err);
+    if (c->phase == CHOICE_DECODE) {
         pthread_cond_broadcast(&job->cond);
     }
     pthread_mutex_unlock(&job->mutex);
-    return more;
+    return ok;
 }
 
 static void count_call(struct scheduler * s, int32_t n, int64_t start_us) {
@@ -344,28 +329,25 @@ static void run_call(struct scheduler * s, int32_t n) {
     count_call(s, n, start_us);
     int64_t row = 0;
     for (int32_t i = 0; i < n; ++i) {
-        struct choice *           c    = s->called[i];
-        const struct lrnn_input * in   = &s->inputs[i];
-        const bool                more = advance(s, c, in, row, &err);
+        struct choice *           c     = s->called[i];
+        const struct lrnn_input * in    = &s->inputs[i];
+        const int64_t             n_new = c->n_new;
+        const bool                ok    = advance(s, c, in, row, &err);
         row += in->n_logits;
-        if (c->phase == CHOICE_DECODE && c->job->params.max_tokens > 0) {
-            pthread_mutex_lock(&s->mutex);
-            s->stats.n_new_tokens++;
-            pthread_mutex_unlock(&s->mutex);
-        }
+        pthread_mutex_lock(&s->mutex);
+        s->stats.n_new_tokens += c->n_new - n_new;
+        pthread_mutex_unlock(&s->mutex);
         const float * logits =
                 c->job->params.score_prompt ? lrnn_logits(s->session, row - 1) : NULL;
-        if (more && c->n_fed < c->n_prompt) {
-            if (is_stored(s, c, c->n_fed)) {
-                store_state(s, c, logits);
-            }
+        const bool is_done = c->finish != LRNN_FINISH_NONE;
+        if (ok && (is_done || (c->n_fed < c->n_prompt && is_stored(s, c, c->n_fed)))) {
+            store_state(s, c, logits);
+        }
+        if (ok && c->n_fed < c->n_prompt) {
             keep_state(s, c);
         }
-        if (!more) {
-            if (err.text[0] == '\0') {
-                store_state(s, c, logits);
-            }
-            end_choice(s, c, err.kind != LRNN_ERROR_NONE ? &err : NULL);
+        if (!ok || is_done) {
+            end_choice(s, c, ok ? NULL : &err);
         }
     }
 }
@@ -411,7 +393,7 @@ static void * run(void * user) {
 static void release(struct scheduler * s) {
     pthread_cond_destroy(&s->cond);
     pthread_mutex_destroy(&s->mutex);
-    generator_free(&s->generator);
+    choice_tools_free(&s->tools);
     lrnn_session_free(s->session);
     prefix_tree_free(s->tree);
     free(s->slots);
@@ -423,7 +405,8 @@ static void release(struct scheduler * s) {
 struct scheduler * scheduler_new(const struct scheduler_params * params, struct lrnn_error * err) {
     struct lrnn_session_params session = params->session;
     session.n_seqs                     = params->n_seqs;
-    session.n_batch                    = params->n_batch + params->n_seqs;
+    session.n_batch                    = params->n_batch + params->n_seqs * (1 + params->n_draft);
+    session.n_rewind                   = params->n_draft > 0 ? params->n_draft + 1 : 0;
     session.n_cache                    = params->n_cache;
     session.exact_cuts   = true; // a reply does not depend on other clients and stored states
     const size_t       n = (size_t) params->n_seqs;
@@ -442,7 +425,7 @@ struct scheduler * scheduler_new(const struct scheduler_params * params, struct 
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->cond, NULL);
     bool ok = s->session != NULL &&
-              generator_init(&s->generator, params->model, params->n_cache, err);
+              choice_tools_init(&s->tools, s->session, lrnn_model_get_info(params->model), err);
     if (ok && (s->slots == NULL || s->inputs == NULL || s->called == NULL || s->tree == NULL ||
                       pthread_create(&s->thread, NULL, run, s) != 0)) {
         error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the scheduler");

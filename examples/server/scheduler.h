@@ -1,7 +1,7 @@
 #pragma once
 
 // One thread owns the session and runs the jobs of all clients side by side. Every call holds one
-// token of each running generation and at most n_batch tokens of prompts, so a generation waits for
+// token of each running generation, with its draft, and at most n_batch tokens of prompts, so a generation waits for
 // at most one such call per token. Prompts are computed in order of arrival, cut at multiples of
 // n_batch and where a state is stored.
 
@@ -16,6 +16,7 @@ struct scheduler_params {
     struct lrnn_session_params session;      // threads and cache type; the rest follows from these:
     int32_t                    n_seqs;       // choices that run at the same time
     int32_t                    n_batch;      // tokens of prompts per call
+    int32_t                    n_draft;      // tokens of a draft; 0: no drafts
     int32_t                    n_cache;      // tokens per sequence in attention layers
     int64_t                    n_queue;      // choices that wait
     size_t                     state_memory; // bytes of stored states

@@ -80,11 +80,11 @@ void * snapshot_of_state(void * state, size_t state_size, size_t * size) {
 //
 
 // The scores of tokens 1 to n − 1, and that of token n, which the logits give.
-static bool restore_scores(const struct head * head, const char * at, struct generator * g,
+static bool restore_scores(const struct head * head, const char * at, struct choice_tools * t,
         struct choice * c, int64_t n, struct lrnn_error * err) {
-    const int64_t V      = g->info.n_vocab;
-    const float * logits = g->changed;
-    memcpy(g->changed, at, (size_t) V * sizeof(float));
+    const int64_t V      = t->info.n_vocab;
+    const float * logits = t->changed;
+    memcpy(t->changed, at, (size_t) V * sizeof(float));
     at += (size_t) V * sizeof(float) + score_size(head->n_top); // token 0 has no score
     for (int64_t i = 1; i < n; ++i, at += score_size(head->n_top)) {
         struct token_score score = { .token = c->prompt[i] };
@@ -94,14 +94,14 @@ static bool restore_scores(const struct head * head, const char * at, struct gen
         memcpy(&score.log_prob, at, sizeof(float));
         memcpy(score.top, top, n_bytes);
         memcpy(score.top_log_prob, top + (size_t) head->n_top * sizeof(int32_t), n_bytes);
-        if (!generation_add_score(c, &score, err)) {
+        if (!choice_add_score(c, &score, err)) {
             return false;
         }
     }
-    return generation_score(g, c, c->prompt[n], logits, err);
+    return choice_score(t, c, c->prompt[n], logits, err);
 }
 
-bool snapshot_restore(const void * snapshot, struct lrnn_session * session, struct generator * g,
+bool snapshot_restore(const void * snapshot, struct lrnn_session * session, struct choice_tools * t,
         struct choice * c, int64_t n, struct lrnn_error * err) {
     const char * at = snapshot;
     struct head  head;
@@ -111,5 +111,5 @@ bool snapshot_restore(const void * snapshot, struct lrnn_session * session, stru
         return false;
     }
     return !c->job->params.score_prompt ||
-           restore_scores(&head, at + head.state_size, g, c, n, err);
+           restore_scores(&head, at + head.state_size, t, c, n, err);
 }

@@ -5,7 +5,7 @@
 // scored prompt, too, continues from a stored state.
 
 #include "lrnn.h"
-#include "generation.h"
+#include "choice.h"
 
 // A snapshot of the first c->n_fed tokens of a choice, made by malloc. NULL: out of memory.
 // - logits: after the last of them [n_vocab], of a choice whose tokens are scored; NULL: only the
@@ -20,5 +20,5 @@ void * snapshot_of_state(void * state, size_t state_size, size_t * size);
 int32_t snapshot_rank(const struct choice * c);
 
 // Continues a choice from the snapshot of its first n tokens.
-bool snapshot_restore(const void * snapshot, struct lrnn_session * session, struct generator * g,
+bool snapshot_restore(const void * snapshot, struct lrnn_session * session, struct choice_tools * t,
         struct choice * c, int64_t n, struct lrnn_error * err);

@@ -306,7 +306,8 @@ bool lrnn_seq_load(struct lrnn_session * session, int32_t seq, struct lrnn_sampl
     }
     FILE * file = fopen(path, "rb");
     if (file == NULL) {
-        return error_set(err, LRNN_ERROR_SYSTEM, "%s: cannot be opened: %s", path, strerror(errno));
+        return error_set(err, errno == ENOENT ? LRNN_ERROR_NOT_FOUND : LRNN_ERROR_SYSTEM,
+                "%s: cannot be opened: %s", path, strerror(errno));
     }
     struct header header;
     bool          ok = fread(&header, 1, sizeof(header), file) == sizeof(header);

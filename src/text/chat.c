@@ -106,8 +106,10 @@ static bool find_format(const struct model_file * file, const char * format, con
             *json = (struct slice) { named, strlen(named) };
             return true;
         }
-        if (!read_file(format, data, &json->size, err)) {
-            return error_prefix(err, "no chat format has the name %s, and", format);
+        struct lrnn_error why;
+        if (!read_file(format, data, &json->size, &why)) {
+            return error_set(err, LRNN_ERROR_BAD_INPUT, "no chat format has the name %s, and: %s",
+                    format, why.text);
         }
         json->data = *data;
         return true;
@@ -118,12 +120,12 @@ static bool find_format(const struct model_file * file, const char * format, con
     }
     struct slice jinja;
     if (model_file_text(file, "tokenizer.chat_template", &jinja, err) != KEY_OK) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "%s has no chat template; name a chat format",
+        return error_set(err, LRNN_ERROR_BAD_MODEL, "%s has no chat template; name a chat format",
                 model_file_path(file));
     }
     *from = chat_format_recognize(jinja);
     if (*from == NULL) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
+        return error_set(err, LRNN_ERROR_BAD_MODEL,
                 "the chat template of %s is Jinja source of an unknown format; compile it with "
                 "'lrnn-convert chat-format %s -o format.json' and name that file",
                 model_file_path(file), model_file_path(file));

@@ -1,6 +1,7 @@
 // Drafts continue the longest earlier match, of equal ones the latest, past the end of the text
 // with their own tokens, and adapt their length to what was accepted.
 
+#include "generate/draft.h"
 #include "kit/check.h"
 #include "kit/rng.h"
 #include "lrnn.h"
@@ -30,14 +31,14 @@ static int64_t best_match(const int32_t * text, int64_t n) {
 static void test_matches(int32_t n_tokens, int32_t n_max) {
     struct test_rng     rng = { (uint64_t) (n_tokens * 100 + n_max) };
     struct lrnn_error   err;
-    struct lrnn_draft * d      = lrnn_draft_new(n_max, &err);
+    struct draft * d      = draft_new(n_max, &err);
     int32_t             length = n_max, n_known = 0;
     int32_t             text[N], draft[LRNN_DRAFT_MAX];
     test_check(&t, d != NULL, "%s", err.text);
     for (int64_t n = 0; n < N; ++n) {
         const int64_t at   = best_match(text, n);
         const int32_t most = 1 + (int32_t) test_below(&rng, LRNN_DRAFT_MAX);
-        n_known            = lrnn_draft_propose(d, most, draft);
+        n_known            = draft_propose(d, most, draft);
         int64_t expected   = at == n ? 0 : length < most ? length : most;
         bool    same       = true;
         for (int64_t i = 0; i < n_known; ++i) {
@@ -47,14 +48,14 @@ static void test_matches(int32_t n_tokens, int32_t n_max) {
                 "%d tokens: the draft after %lld has %d tokens or differs; expected %lld", n_tokens,
                 (long long) n, n_known, (long long) expected);
         text[n] = (int32_t) test_below(&rng, n_tokens);
-        lrnn_draft_accept(d, text[n]);
+        draft_accept(d, text[n]);
         if (n_known > 0 && draft[0] != text[n]) {
             length = length > 1 ? length / 2 : 1;
         } else if (n_known == 1) { // all of it was right
             length = 2 * length < n_max ? 2 * length : n_max;
         }
     }
-    lrnn_draft_free(d);
+    draft_free(d);
 }
 
 int main(void) {
@@ -65,10 +66,10 @@ int main(void) {
         test_matches(n_tokens, LRNN_DRAFT_MAX);
     }
     test_check(&t,
-            lrnn_draft_new(0, &err) == NULL &&
+            draft_new(0, &err) == NULL &&
                     strcmp(err.text, "a draft has 0 tokens; expected 1 to 31") == 0,
             "found: %s", err.text);
-    test_check(&t, lrnn_draft_new(LRNN_DRAFT_MAX + 1, &err) == NULL, "32 are accepted");
-    lrnn_draft_free(NULL);
+    test_check(&t, draft_new(LRNN_DRAFT_MAX + 1, &err) == NULL, "32 are accepted");
+    draft_free(NULL);
     return test_end(&t, "test-draft");
 }

@@ -1,12 +1,12 @@
 // Drafts by lookup: the tokens that followed an earlier occurrence of the last tokens.
 //
-// The longest match wins, of equal ones the latest. A draft is as long as the last ones were
-// accepted: twice as long after one that was right, half as long after one that was wrong. So text
-// that does not repeat costs little. Where the earlier occurrence reaches the end of the text, the
+// The longest match wins, of equal ones the latest. The length doubles after an accepted draft and
+// halves after a rejected one, so text that does not repeat costs little. Where the earlier occurrence reaches the end of the text, the
 // text repeats itself, and the draft continues with its own tokens.
 
+#include "generate/draft.h"
+
 #include "base/error.h"
-#include "lrnn.h"
 
 #include <stdlib.h>
 
@@ -16,23 +16,23 @@ enum {
     LOOK_BACK = 1 << 16, // tokens that are searched
 };
 
-struct lrnn_draft {
+struct draft {
     int32_t   n_max;
     int32_t * text; // the tokens so far
     int64_t   n, room;
 
-    int32_t length;                // of the next draft, at most
-    int32_t draft[LRNN_DRAFT_MAX]; // the last one
-    int32_t n_draft, n_right;      // its tokens, and those that were accepted so far
+    int32_t length;               // of the next draft, at most
+    int32_t last[LRNN_DRAFT_MAX]; // the last draft
+    int32_t n_draft, n_right;     // its tokens, and those that were accepted so far
 };
 
-struct lrnn_draft * lrnn_draft_new(int32_t n_max, struct lrnn_error * err) {
+struct draft * draft_new(int32_t n_max, struct lrnn_error * err) {
     if (n_max < 1 || n_max > LRNN_DRAFT_MAX) {
         error_set(err, LRNN_ERROR_BAD_INPUT, "a draft has %d tokens; expected 1 to %d", n_max,
                 LRNN_DRAFT_MAX);
         return NULL;
     }
-    struct lrnn_draft * d = calloc(1, sizeof(*d));
+    struct draft * d = calloc(1, sizeof(*d));
     if (d == NULL) {
         error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a draft");
         return NULL;
@@ -42,7 +42,7 @@ struct lrnn_draft * lrnn_draft_new(int32_t n_max, struct lrnn_error * err) {
     return d;
 }
 
-void lrnn_draft_free(struct lrnn_draft * d) {
+void draft_free(struct draft * d) {
     if (d != NULL) {
         free(d->text);
         free(d);
@@ -50,11 +50,11 @@ void lrnn_draft_free(struct lrnn_draft * d) {
 }
 
 // Compares a token with the last draft and adapts the length of the next one.
-static void judge(struct lrnn_draft * d, int32_t token) {
+static void judge(struct draft * d, int32_t token) {
     if (d->n_right >= d->n_draft) {
         return;
     }
-    if (d->draft[d->n_right] == token) {
+    if (d->last[d->n_right] == token) {
         d->n_right++;
         if (d->n_right == d->n_draft) {
             d->length = 2 * d->length < d->n_max ? 2 * d->length : d->n_max;
@@ -65,7 +65,7 @@ static void judge(struct lrnn_draft * d, int32_t token) {
     }
 }
 
-void lrnn_draft_accept(struct lrnn_draft * d, int32_t token) {
+void draft_accept(struct draft * d, int32_t token) {
     judge(d, token);
     if (d->n == d->room) {
         const int64_t room = 2 * d->room + 1024;
@@ -89,7 +89,7 @@ static int64_t match(const int32_t * text, int64_t a, int64_t b) {
     return n;
 }
 
-int32_t lrnn_draft_propose(struct lrnn_draft * d, int32_t n_max, int32_t * tokens) {
+int32_t draft_propose(struct draft * d, int32_t n_max, int32_t * tokens) {
     const int64_t first = d->n > LOOK_BACK ? d->n - LOOK_BACK : 0;
     int64_t       best = MATCH_MIN - 1, at = d->n;
     for (int64_t i = d->n - 1; i > first && best < MATCH_MAX; --i) {
@@ -102,7 +102,7 @@ int32_t lrnn_draft_propose(struct lrnn_draft * d, int32_t n_max, int32_t * token
     d->n_draft = d->n_right = 0;
     while (d->n_draft < d->length && d->n_draft < n_max && at < d->n) {
         const int64_t i    = at + d->n_draft;
-        tokens[d->n_draft] = d->draft[d->n_draft] = i < d->n ? d->text[i] : d->draft[i - d->n];
+        tokens[d->n_draft] = d->last[d->n_draft] = i < d->n ? d->text[i] : d->last[i - d->n];
         d->n_draft++;
     }
     return d->n_draft;

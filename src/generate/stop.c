@@ -1,31 +1,25 @@
-#include "stop.h"
+#include "generate/stop.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static void release(struct stop_filter * f, size_t n) {
-    if (f->write != NULL && n > 0) {
-        f->write(f->held, n, f->write_user);
+    if (n > 0) {
+        f->no_memory = !buffer_append(f->out, f->held, n) || f->no_memory;
     }
     f->n_held -= n;
     memmove(f->held, f->held + n, f->n_held);
 }
 
-void text_to_stdout(const char * text, size_t size, void * user) {
-    (void) user;
-    fwrite(text, 1, size, stdout);
-}
-
-bool stop_begin(struct stop_filter * f, const struct option_strings * stops, text_write write,
-        void * write_user) {
+bool stop_begin(
+        struct stop_filter * f, const char * const * stops, int32_t n_stops, struct buffer * out) {
     size_t longest = 1;
-    for (int i = 0; i < stops->n; ++i) {
-        const size_t length = strlen(stops->v[i]);
+    for (int32_t i = 0; i < n_stops; ++i) {
+        const size_t length = strlen(stops[i]);
         longest             = length > longest ? length : longest;
     }
     *f = (struct stop_filter) {
-        .stops = stops, .write = write, .write_user = write_user, .held = malloc(longest)
+        .stops = stops, .n_stops = n_stops, .out = out, .held = malloc(longest)
     };
     return f->held != NULL;
 }
@@ -38,9 +32,9 @@ static bool ends_with(const struct stop_filter * f, const char * stop, size_t n)
 // The size of the longest stop string that ends the held text; 0: none does.
 static size_t complete(const struct stop_filter * f) {
     size_t longest = 0;
-    for (int i = 0; i < f->stops->n; ++i) {
-        const size_t n = strlen(f->stops->v[i]);
-        if (n > longest && ends_with(f, f->stops->v[i], n)) {
+    for (int32_t i = 0; i < f->n_stops; ++i) {
+        const size_t n = strlen(f->stops[i]);
+        if (n > longest && ends_with(f, f->stops[i], n)) {
             longest = n;
         }
     }
@@ -50,9 +44,9 @@ static size_t complete(const struct stop_filter * f) {
 // The number of bytes at the end of the held text that may become a stop string.
 static size_t begun(const struct stop_filter * f) {
     size_t longest = 0;
-    for (int i = 0; i < f->stops->n; ++i) {
-        for (size_t n = strlen(f->stops->v[i]) - 1; n > longest; n--) {
-            if (ends_with(f, f->stops->v[i], n)) {
+    for (int32_t i = 0; i < f->n_stops; ++i) {
+        for (size_t n = strlen(f->stops[i]) - 1; n > longest; n--) {
+            if (ends_with(f, f->stops[i], n)) {
                 longest = n;
             }
         }
