@@ -1,7 +1,7 @@
-# The glue: the edits that add our three ops to ggml, replace its attention on the CPU and its
-# barriers between nodes, make ggml-cuda multiply F32 matrices in F32, and make an RPC server drop a
-# client that sends malformed messages. The ops themselves are in src/ops; an inserted case only
-# calls a function of src/ops/glue.h.
+# The glue: the edits that add our three ops to ggml; replace its attention, some matrix products and
+# activations on the CPU, and the barriers between nodes; make ggml-cuda multiply F32 matrices in
+# F32; and make an RPC server drop a client that sends malformed messages. The ops themselves are in
+# src/ops; the inserted lines call functions of src/ops/glue.h.
 #
 #     name, file, number of occurrences of the anchor, position of the text
 #     the anchor
@@ -392,7 +392,7 @@ glue_edit(cpu-attention src/ggml-cpu/ggml-cpu.c 1 replace
                 }
 ]])
 
-# Matrix products with many columns.
+# Matrix products.
 glue_edit(cpu-mul-mat src/ggml-cpu/ggml-cpu.c 1 replace
 [[
                 ggml_compute_forward_mul_mat(params, tensor);
@@ -493,7 +493,7 @@ glue_edit(cpu-params-init src/ggml-cpu/ggml-cpu.c 1 after
 
 # Barriers only where a node needs them, and small nodes on one thread (src/ops/cpu/barriers.c). An
 # abort callback needs all barriers: all threads must see the same node as the last one. So does
-# use_ref, for which ggml computes every node.
+# use_ref, which lets ggml compute every node.
 glue_edit(cpu-begin src/ggml-cpu/ggml-cpu.c 1 before
 [[
     for (int node_n = 0; node_n < cgraph->n_nodes && atomic_load_explicit(&tp->abort]]

@@ -275,7 +275,9 @@ struct ggml_cplan ggml_lrnn_cpu_plan_graph(struct ggml_lrnn_cpu_plan ** kept,
     if (plan == NULL || !reserve(plan, graph->n_nodes, cplan.n_threads)) {
         return cplan;
     }
-    struct planner planner = { .n_since = 0 };
+    struct planner planner; // not cleared: `since` is large
+    planner.n_since = planner.set = planner.n_products = 0;
+    planner.has_counters                               = false;
     for (int i = 0; i < graph->n_nodes; ++i) {
         plan_node(&planner, graph, i, plan->steps);
     }

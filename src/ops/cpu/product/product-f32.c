@@ -82,8 +82,8 @@ static int64_t tile_width(int64_t C, int64_t c) {
     return padded(C) - c < TILE ? padded(C) - c : TILE;
 }
 
-static size_t prepared_size(const struct product * p) {
-    return (size_t) (p->n_matrices * padded(p->C) * p->K) * sizeof(float);
+static size_t prepared_size(int64_t K, int64_t C) {
+    return (size_t) (padded(C) * K) * sizeof(float);
 }
 
 // Columns c … c + VEC of matrix m of x → rows of a tile, which are `width` floats apart. Columns

@@ -137,12 +137,13 @@ SIMD_INLINE void multiply_all(const struct row_pair * p, const char * columns, i
     }
 }
 
-static void multiply_pair_f32(
+// GCC would spill registers if it inlined these.
+static __attribute__((noinline)) void multiply_pair_f32(
         const struct row_pair * p, const char * columns, int64_t stride, int64_t K, int n) {
     multiply_all(p, columns, stride, K, n, false);
 }
 
-static void multiply_pair_f16(
+static __attribute__((noinline)) void multiply_pair_f16(
         const struct row_pair * p, const char * columns, int64_t stride, int64_t K, int n) {
     multiply_all(p, columns, stride, K, n, true);
 }

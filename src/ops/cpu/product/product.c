@@ -83,29 +83,29 @@ bool product_is_private(const struct product_kernel * kernel, const struct ggml_
     return ggml_nelements(dst->src[1]) <= kernel->private_max;
 }
 
-static struct product product_of(const struct ggml_tensor * dst) {
+static struct product product_of(
+        const struct product_kernel * kernel, const struct ggml_tensor * dst) {
     const struct ggml_tensor *w = dst->src[0], *x = dst->src[1];
     const bool     one = x->ne[1] == 1 && x->ne[3] == 1 && w->ne[2] == 1; // column per matrix
     struct product p   = { .w = w, .x = x, .y = dst, .K = w->ne[0], .R = w->ne[1] };
     p.C                = x->ne[one ? 2 : 1];
     p.n2               = one ? 1 : x->ne[2];
     p.n_matrices       = p.n2 * x->ne[3];
+    p.r2               = p.n2 / w->ne[2];
+    p.r3               = x->ne[3] / w->ne[3];
     p.x_nb1            = (int64_t) x->nb[one ? 2 : 1];
     p.y_nb1            = (int64_t) dst->nb[one ? 2 : 1];
+    if (kernel->round != NULL) {
+        p.prepared_size = (size_t) (p.K / kernel->block * p.C) * kernel->block_size;
+    } else if (kernel->prepare != NULL) {
+        p.prepared_size = kernel->prepared_size(p.K, p.C);
+    }
     return p;
 }
 
 //
 // Columns
 //
-
-// Bytes of all prepared columns
-static size_t prepared_size(const struct product_kernel * kernel, const struct product * p) {
-    if (kernel->round != NULL) {
-        return (size_t) (ggml_nelements(p->x) / kernel->block) * kernel->block_size;
-    }
-    return kernel->prepare != NULL ? kernel->prepared_size(p) : 0;
-}
 
 // Share i of n of the blocks of every column
 static void prepare(const struct product_kernel * kernel, const struct product * p, char * out,
@@ -119,7 +119,7 @@ static void prepare(const struct product_kernel * kernel, const struct product *
     const int64_t n_blocks = p->K / kernel->block; // of a column
     const int64_t begin = i * n_blocks / n, end = (i + 1) * n_blocks / n;
     const int64_t size = (int64_t) kernel->block_size;
-    for (int64_t m = 0; m < p->n_matrices; ++m, out += p->C * n_blocks * size) {
+    for (int64_t m = 0; m < p->n_matrices; ++m, out += p->prepared_size) {
         for (int64_t c = 0; c < p->C; ++c) {
             const int64_t first = kernel->by_block ? begin * p->C + c : c * n_blocks + begin;
             kernel->round(p->w->type, product_x(p, m, c) + begin * kernel->block, end - begin,
@@ -134,9 +134,8 @@ static void prepare(const struct product_kernel * kernel, const struct product *
 
 // The matrix of w for matrix m of x; one of w serves several of x.
 static const char * matrix_of(const struct product * p, int64_t m) {
-    const struct ggml_tensor *w = p->w, *x = p->x;
-    return (const char *) w->data + m % p->n2 / (x->ne[2] / w->ne[2]) * (int64_t) w->nb[2] +
-           m / p->n2 / (x->ne[3] / w->ne[3]) * (int64_t) w->nb[3];
+    return (const char *) p->w->data + m % p->n2 / p->r2 * (int64_t) p->w->nb[2] +
+           m / p->n2 / p->r3 * (int64_t) p->w->nb[3];
 }
 
 static int64_t min(int64_t a, int64_t b) {
@@ -144,17 +143,16 @@ static int64_t min(int64_t a, int64_t b) {
 }
 
 // Rows r … r + n_rows and columns c … c + n_columns of matrix m
-static struct product_part part_of(const struct product_kernel * kernel, const struct product * p,
-        const char * columns, int64_t m, int64_t r, int64_t n_rows, int64_t c, int64_t n_columns) {
-    const size_t size = prepared_size(kernel, p);
+static struct product_part part_of(const struct product * p, const char * columns, int64_t m,
+        int64_t r, int64_t n_rows, int64_t c, int64_t n_columns) {
     return (struct product_part) {
         .type      = p->w->type,
         .K         = p->K,
         .rows      = matrix_of(p, m) + r * (int64_t) p->w->nb[1],
         .row_size  = (int64_t) p->w->nb[1],
         .n_rows    = min(n_rows, p->R - r),
-        .columns   = size == 0 ? (const char *) product_x(p, m, 0)
-                               : columns + m * ((int64_t) size / p->n_matrices),
+        .columns   = p->prepared_size == 0 ? (const char *) product_x(p, m, 0)
+                                           : columns + m * (int64_t) p->prepared_size,
         .C         = p->C,
         .x_nb1     = p->x_nb1,
         .first     = c,
@@ -191,24 +189,26 @@ static void multiply_private(const struct product_kernel * kernel, const struct 
     prepare(kernel, p, columns, 0, 1);
     for (int64_t slice; row_queue_next(&queue, &slice);) {
         for (int64_t m = 0; m < p->n_matrices; ++m) {
-            const int64_t       next = queue.next * rows * (int64_t) p->w->nb[1];
-            struct product_part part = part_of(kernel, p, columns, m, slice * rows, rows, 0, p->C);
-            part.next                = queue.next < 0 ? NULL : matrix_of(p, m) + next;
+            struct product_part part = part_of(p, columns, m, slice * rows, rows, 0, p->C);
+            if (queue.next >= 0) {
+                part.next = part.rows + (queue.next - slice) * rows * part.row_size;
+            }
             kernel->multiply(&part);
         }
     }
 }
 
 // The work buffer of a product that is not private: prepared columns, then a part for each thread.
-static size_t columns_size(const struct product_kernel * kernel, const struct product * p) {
-    return (prepared_size(kernel, p) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+static size_t columns_size(const struct product * p) {
+    const size_t size = p->prepared_size * (size_t) p->n_matrices;
+    return (size + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 }
 
 static void multiply_shared(const struct product_kernel * kernel, const struct product * p,
         const struct ggml_compute_params * params) {
     const int64_t nth     = params->nth;
     char *        columns = align_line(params->wdata);
-    char * work = columns + columns_size(kernel, p) + (size_t) params->ith * kernel->work_size;
+    char *        work    = columns + columns_size(p) + (size_t) params->ith * kernel->work_size;
     prepare(kernel, p, columns, params->ith, nth);
     if (params->ith == 0) {
         ggml_threadpool_chunk_set(params->threadpool, (int) nth);
@@ -225,14 +225,13 @@ static void multiply_shared(const struct product_kernel * kernel, const struct p
     const int64_t n_slices  = n_rows * n_columns * p->n_matrices;
     for (int64_t i = params->ith; i < n_slices;
             i      = ggml_threadpool_chunk_add(params->threadpool, 1)) {
-        struct product_part part =
-                part_of(kernel, p, columns, i / n_rows / n_columns, i % n_rows * rows, rows,
-                        i / n_rows % n_columns * kernel->slice_columns, kernel->slice_columns);
-        const int64_t next = i + nth;
-        part.next          = next < n_slices ? matrix_of(p, next / n_rows / n_columns) +
+        struct product_part part = part_of(p, columns, i / n_rows / n_columns, i % n_rows * rows,
+                rows, i / n_rows % n_columns * kernel->slice_columns, kernel->slice_columns);
+        const int64_t       next = i + nth;
+        part.next                = next < n_slices ? matrix_of(p, next / n_rows / n_columns) +
                                               next % n_rows * rows * (int64_t) p->w->nb[1]
-                                             : NULL;
-        part.work          = work;
+                                                   : NULL;
+        part.work                = work;
         kernel->multiply(&part);
     }
 }
@@ -247,10 +246,10 @@ size_t ggml_lrnn_cpu_mul_mat_work_size(const struct ggml_tensor * dst, int n_thr
     if (kernel == NULL) {
         return 0;
     }
-    const struct product p = product_of(dst);
+    const struct product p = product_of(kernel, dst);
     return product_is_private(kernel, dst)
-                   ? private_work_size(prepared_size(kernel, &p), n_threads)
-                   : columns_size(kernel, &p) + (size_t) n_threads * kernel->work_size + CACHE_LINE;
+                   ? private_work_size(p.prepared_size * (size_t) p.n_matrices, n_threads)
+                   : columns_size(&p) + (size_t) n_threads * kernel->work_size + CACHE_LINE;
 }
 
 bool ggml_lrnn_cpu_mul_mat(const struct ggml_compute_params * params, struct ggml_tensor * dst) {
@@ -260,7 +259,7 @@ bool ggml_lrnn_cpu_mul_mat(const struct ggml_compute_params * params, struct ggm
     if (kernel == NULL) {
         return false;
     }
-    const struct product p = product_of(dst);
+    const struct product p = product_of(kernel, dst);
     (product_is_private(kernel, dst) ? multiply_private : multiply_shared)(kernel, &p, params);
     return true;
 }

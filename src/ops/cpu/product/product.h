@@ -42,7 +42,9 @@ struct product {
     const struct ggml_tensor *w, *x, *y;
     int64_t                   K, R, C;
     int64_t                   n2, n_matrices; // matrices of x: in dimension 2, and of both
+    int64_t                   r2, r3;         // matrices of x that share one of w
     int64_t                   x_nb1, y_nb1;   // bytes between columns
+    size_t                    prepared_size;  // bytes of the prepared columns of a matrix
 };
 
 // Column c of matrix m of x
@@ -81,8 +83,8 @@ struct product_kernel {
     size_t  block_size; // bytes of a rounded block
     bool    by_block;   // block b of all columns, then block b + 1, …; otherwise column by column
     void (*round)(enum ggml_type type, const float * x, int64_t n, char * out,
-            int64_t stride); // n blocks, which are then `stride` bytes apart
-    size_t (*prepared_size)(const struct product * p);
+            int64_t stride);                       // n blocks, which are then `stride` bytes apart
+    size_t (*prepared_size)(int64_t K, int64_t C); // of a matrix
     void (*prepare)(const struct product * p, char * out, int64_t i, int64_t n);
 
     // Up to this many numbers of x, every thread prepares all columns for itself. That is cheaper
