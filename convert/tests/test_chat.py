@@ -1,12 +1,18 @@
 """Chat templates: compiled formats render what Jinja renders, and anything else is refused."""
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 import tiny
 
+from lrnn_convert.chat import sandbox
 from lrnn_convert.chat.compile import CompileError, battery, compile_template, conversation
 from lrnn_convert.chat.sandbox import RenderError, Template
 from lrnn_convert.cli import main
@@ -21,10 +27,15 @@ CHATML = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_
           "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
 
 
+def compiled(source):
+    with Template(source, TOKENS) as t:
+        return compile_template(t, SPECIAL)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_templates_of_the_built_in_formats_compile(name):
     """test-chat.c compares the built-in formats with these templates."""
-    f = compile_template(Template((DATA / f"{name}.jinja").read_text(), TOKENS), SPECIAL)
+    f = compiled((DATA / f"{name}.jinja").read_text())
     assert set(f.special) & set(SPECIAL) and len(f.trim) == {"qwen3.5": 3, "llama-3": 3,
                                                              "rwkv-world": 2}.get(name, 0)
     assert f.drop_thinking == {"qwen3.5": "\n", "rwkv-world": " "}.get(name)
@@ -48,24 +59,130 @@ def test_the_battery_has_one_to_six_questions():
     (CHATML.replace("m.content", "m.content or 'nothing'"), "cannot express"),
     ("{{ strftime_now('%d') }}" + CHATML, "today's date"),
     ("{{ raise_exception('never') }}", "never"),
-    ("{{ 'x' * 2000000000 }}" + CHATML, "large numbers"),
+    ("{{ raise_exception('two\\nlines \\x1b[31m') }}", "two lines"),
+    ("{{ " + "(" * 300 + "1" + ")" * 300 + " }}", "not valid Jinja"),
+    ("{{ 'x' * 2000000000 }}" + CHATML, "memory"),
+    ("{{ 'x' * 2000000 }}" + CHATML, "more than 1048576 characters"),
     ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "seconds"),
     ("{{ ''.__class__.__mro__ }}" + CHATML, "unsafe"),
     ("{% for m in messages %}{% if loop.index == 5 %}!{% endif %}{{ m.content }}|{% endfor %}",
      "cannot express"),
 ])
 def test_other_templates_are_refused(template, reason, monkeypatch):
-    monkeypatch.setattr("lrnn_convert.chat.sandbox.MAX_SECONDS", 0.5)
-    with pytest.raises((CompileError, RenderError), match=re.escape(reason)):
-        compile_template(Template(template, TOKENS), SPECIAL)
+    monkeypatch.setattr(sandbox, "MAX_SECONDS", 1)
+    with pytest.raises((CompileError, RenderError), match=re.escape(reason)) as e:
+        compiled(template)
+    assert str(e.value).isprintable()
 
 
-def test_templates_without_system_messages(bench):
-    t = Template("{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}"
-                 "{% endif %}" + CHATML, TOKENS)
-    f = compile_template(t, SPECIAL)
+def test_templates_without_system_messages():
+    f = compiled("{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}"
+                 "{% endif %}" + CHATML)
     assert f.begin_system is None
     assert f.render(conversation("a")) == "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n"
+
+
+#
+# Limits
+#
+
+MEMORY = [
+    "{{ '%999999999d' % 1 }}",
+    "{{ 'x'.ljust(8000000000) }}",
+    "{{ 'x' | center(8000000000) | length }}",
+    "{% set ns = namespace(x='0123456789') %}"
+    "{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
+    "{% set ns = namespace(x=[0]) %}"
+    "{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+    "{{ range(99999) | map('center', 99999) | list | length }}",
+]
+
+
+@pytest.mark.parametrize("template", MEMORY)
+def test_the_system_limits_memory(template, monkeypatch):
+    monkeypatch.setattr(sandbox, "MAX_ADDRESSES", 1 << 28)
+    monkeypatch.setattr(sandbox, "resident_bytes", lambda pid: 0)
+    with pytest.raises(RenderError, match="it needs more than 536 MB of memory"):
+        with Template(template, TOKENS) as t:
+            t.render(conversation("a"))
+
+
+def test_memory_is_limited_without_the_system(monkeypatch):
+    """macOS does not limit the address space."""
+    template = ("{% set x = 'x' | center(300000000 * messages | length) %}"
+                "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}")
+    monkeypatch.setattr(sandbox, "MAX_BYTES", 1 << 27)
+    with pytest.raises(RenderError, match="it needs more than 134 MB of memory"):
+        with Template(template, TOKENS) as t:
+            t.render(conversation("a"))
+
+
+def test_time_is_limited(monkeypatch):
+    """Many short renderings count, and code in C that a signal handler could not interrupt."""
+    monkeypatch.setattr(sandbox, "MAX_SECONDS", 1)
+    begin = time.monotonic()
+    for template in ("{% for i in range(50000) %}{% endfor %}",
+                     "{{ (9 ** 999999) ** 9 % 7 }}"):
+        with pytest.raises(RenderError, match="it runs for more than 1 seconds"):
+            with Template(template, TOKENS) as t:
+                for _ in range(99999):
+                    t.render(conversation("a"))
+    assert time.monotonic() - begin < 60
+
+
+def test_a_process_that_hangs_is_ended():
+    with Template(CHATML, TOKENS) as t:
+        t.render(conversation("a"))
+        t.process.send_signal(signal.SIGSTOP)
+        t.deadline = time.monotonic()
+        with pytest.raises(RenderError, match="it is not rendered within 120 seconds"):
+            t.render(conversation("a"))
+    assert t.process.returncode is not None
+
+
+def test_a_process_that_crashes_is_reported():
+    with Template(CHATML, TOKENS) as t:
+        t.process.send_signal(signal.SIGSEGV)
+        with pytest.raises(RenderError, match="the process that renders it ended with signal 11"):
+            t.render(conversation("a"))
+
+
+def test_no_process_is_left():
+    with Template(CHATML, TOKENS) as t:
+        one = t.process.pid
+        assert t.render(conversation("a")) == t.render(conversation("a"))
+        assert t.process.pid == one
+    assert t.process.returncode is not None
+    with pytest.raises(ProcessLookupError):
+        os.kill(one, 0)
+
+
+@pytest.mark.parametrize("number, does", [(signal.SIGKILL, "time.sleep(60)"),
+                                          (signal.SIGTERM, "t.render([])")])
+def test_the_process_ends_with_its_parent(number, does):
+    """Killed while the process waits; terminated while it works."""
+    template = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+    program = ("import time\nfrom lrnn_convert import signals\n"
+               "from lrnn_convert.chat.sandbox import Template\nsignals.install()\n"
+               f"t = Template({template!r}, {{}})\nprint(t.process.pid, flush=True)\n{does}")
+    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE,
+                              env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
+    child = int(parent.stdout.readline())
+    time.sleep(0.3)
+    os.kill(child, 0)
+    parent.send_signal(number)
+    assert parent.communicate()[1] in (b"", b"lrnn-convert: terminated\n")
+    end = time.monotonic() + 5             # less than MAX_SECONDS
+    while is_running(child):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def is_running(pid):
+    """A process that has ended may still wait for its new parent."""
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True)
+    return state.stdout.strip()[:1] not in ("", "Z")
 
 
 #

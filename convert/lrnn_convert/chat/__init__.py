@@ -68,7 +68,8 @@ def compile_chat(source: Source, t: Tokenizer, stop: tuple[str, ...]) -> ChatFor
     """Raises ModelError if the template cannot be compiled."""
     special = [name for name, kind in zip(t.tokens, t.types) if kind == CONTROL]
     try:
-        f = compile_template(Template(*source), special + [RWKV_END] * (t.model == "rwkv"))
+        with Template(*source) as template:
+            f = compile_template(template, special + [RWKV_END] * (t.model == "rwkv"))
     except (CompileError, RenderError) as e:
         raise ModelError(f"the chat template cannot be compiled: {e}") from None
     if t.model == "rwkv":
