@@ -21,7 +21,7 @@ static enum exit_code run(void * arg) {
         return EXIT_CODE_OK;
     }
     if (!run_plan_make(args, &plan, &err) || !device_options_check(&args->device, &err)) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err.text);
+        return program_error(&err);
     }
     interrupt_listen();
     return run_models(&plan);
