@@ -41,7 +41,7 @@ static struct score_meta make_meta(const struct scoring * s, const char * tool) 
     meta.dataset        = plan->data.data.preset;
     meta.protocol       = plan->protocol;
     meta.same_targets   = plan->same_targets;
-    meta.probe          = plan->args->probe >= 0 ? "state-norm" : "";
+    meta.probe          = plan->args->state_norm ? "state-norm" : "";
     meta.n_batch        = plan->n_batch;
     meta.group          = plan->group;
     meta.shard          = plan->shard;
@@ -86,7 +86,7 @@ static enum exit_code score_model(struct scoring * s) {
             .n_batch          = plan->n_batch,
             .group            = plan->group,
             .reset            = plan->reset,
-            .state_norm       = args->probe >= 0,
+            .state_norm       = args->state_norm,
             .resume           = args->resume,
             .max_length       = plan->data.window.length,
             .checkpoint_every = args->checkpoint_every,
@@ -97,7 +97,7 @@ static enum exit_code score_model(struct scoring * s) {
     score_shard_range(&meta, &params.first, &params.end);
     if (params.first == params.end && !args->quiet) {
         program_say("shard %" PRId64 "/%" PRId64 " is empty: %" PRId64
-                    " windows in groups of %" PRId64 "; use --group 1",
+                    " windows in groups of %" PRId64 "; use --parallel 1",
                 plan->shard, plan->n_shards, meta.n_windows, plan->group);
     }
     if (!score_meta_identity(&meta, params.identity)) {

@@ -5,7 +5,6 @@
 #include "eval/data/dataset.h"
 #include "eval/report/chart.h"
 #include "eval/estimates/losses.h"
-#include "eval/report/find-scores.h"
 
 #include "lrnn.h"
 
