@@ -414,7 +414,7 @@ static enum exit_code run(void * user) {
                 args->devices ? "--devices takes no model" : "M.gguf is missing");
     }
     if (!device_options_check(&args->device, &err)) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err.text);
+        return program_error(&err);
     }
     if (args->devices) {
         print_devices(args->json);

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "device-options.h"
 #include "data-options.h"
-#include "eval/report/divergence-report.h"
+#include "eval/report/compare-tables.h"
 #include "eval/scores/model-facts.h"
 #include "interrupt.h"
 #include "load-model.h"
@@ -31,11 +31,11 @@ struct args {
 
 // The models, with one session each.
 struct comparison_models {
-    int                       n;
-    struct lrnn_model *       models[MODELS_MAX];
-    struct lrnn_session *     sessions[MODELS_MAX];
-    struct divergence_windows found[MODELS_MAX]; // [n − 1]
-    int64_t                   n_batch;
+    int                   n;
+    struct lrnn_model *   models[MODELS_MAX];
+    struct lrnn_session * sessions[MODELS_MAX];
+    struct kl_windows     found[MODELS_MAX]; // [n − 1]
+    int64_t               n_batch;
 };
 
 static bool check_vocabularies(const struct args * args, const struct lrnn_model * a,
@@ -44,12 +44,12 @@ static bool check_vocabularies(const struct args * args, const struct lrnn_model
     const int64_t        n_b = lrnn_model_get_info(b).n_vocab;
     struct lrnn_key_info key;
     if (n_a != n_b) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
+        return error_set(err, LRNN_ERROR_BAD_MODEL,
                 "%s has %" PRId64 " tokens, %s has %" PRId64 "; expected equal vocabularies",
                 args->models.v[0], n_a, args->models.v[i], n_b);
     }
     return !model_tokenizers_differ(a, b, &key) ||
-           error_set(err, LRNN_ERROR_BAD_INPUT,
+           error_set(err, LRNN_ERROR_BAD_MODEL,
                    "%s and %s have different tokenizers: key %.*s differs", args->models.v[0],
                    args->models.v[i], (int) key.name_size, key.name);
 }
@@ -64,7 +64,7 @@ static enum exit_code load(const struct args * args, struct comparison_models * 
         }
         if (!check_vocabularies(args, m->models[0], m->models[i], i, &err)) {
             m->n++;
-            return program_fail(EXIT_CODE_MODEL, "%s", err.text);
+            return program_error(&err);
         }
     }
     return EXIT_CODE_OK;
@@ -78,29 +78,25 @@ static enum exit_code open_sessions(const struct args * args, struct comparison_
     for (int i = 0; i < m->n; ++i) {
         m->sessions[i] = lrnn_session_new(m->models[i], &params, &err);
         if (m->sessions[i] == NULL) {
-            return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
+            return program_error(&err);
         }
     }
     return EXIT_CODE_OK;
 }
 
-static enum exit_code measure(const struct window * window, void * user, struct lrnn_error * err) {
-    struct comparison_models * m       = user;
-    const int64_t              n_vocab = lrnn_model_get_info(m->models[0]).n_vocab;
-    bool                       not_finite;
-    if (divergence_measure(
-                m->sessions, m->n, n_vocab, window, m->n_batch, m->found, &not_finite, err)) {
-        return EXIT_CODE_OK;
-    }
-    return not_finite ? EXIT_CODE_NOT_FINITE : EXIT_CODE_SYSTEM;
+static bool measure(const struct window * window, void * user, struct lrnn_error * err) {
+    struct comparison_models * m = user;
+    return kl_measure(m->sessions, m->n, lrnn_model_get_info(m->models[0]).n_vocab, window,
+            m->n_batch, m->found, err);
 }
 
 static enum exit_code print(
         const struct args * args, const struct comparison_models * m, struct windows * ws) {
-    const int64_t n_windows = windows_get_summary(ws)->n_windows;
-    char          title[DATASET_TITLE_SIZE];
+    const int64_t     n_windows = windows_get_summary(ws)->n_windows;
+    struct lrnn_error err;
+    char              title[DATASET_TITLE_SIZE];
     dataset_title(args->data.data.preset, windows_get_summary(ws)->files, title);
-    struct divergence_report report = {
+    struct kl_report report = {
         .dataset  = title,
         .window   = args->data.window.length,
         .data     = windows_get_summary(ws),
@@ -108,13 +104,12 @@ static enum exit_code print(
         .paths    = args->models.v,
         .models   = m->models,
     };
-    const bool ok = divergence_report_make(&report, m->found, args->bucket_size);
-    if (ok) {
-        (args->json ? divergence_write_json : divergence_write_table)(&report, stdout);
-    }
-    divergence_report_free(&report);
+    const bool ok =
+            kl_report_make(&report, m->found, args->bucket_size, &err) &&
+            (args->json ? kl_report_write_json : kl_report_write_text)(&report, stdout, &err);
+    kl_report_free(&report);
     if (!ok) {
-        return program_fail(EXIT_CODE_SYSTEM, "out of memory for the results");
+        return program_error(&err);
     }
     if (n_windows < STATS_MIN_BOOTSTRAP && !args->quiet) {
         program_say("%" PRId64 " windows: %s", n_windows,
@@ -133,9 +128,9 @@ static bool check_args(struct args * args, struct lrnn_error * err) {
         return false;
     }
     if (args->bucket_size > 0 &&
-            args->data.window.length / args->bucket_size >= DIVERGENCE_RANGES_MAX) {
+            args->data.window.length / args->bucket_size >= RANGES_MAX_BUCKETS) {
         return error_set(err, LRNN_ERROR_BAD_INPUT, "--bucket is %s, which gives more than %d rows",
-                args->bucket, DIVERGENCE_RANGES_MAX);
+                args->bucket, RANGES_MAX_BUCKETS);
     }
     return data_options_check(&args->data, err) && device_options_check(&args->device, err);
 }
@@ -147,7 +142,7 @@ static enum exit_code run(void * arg) {
     struct lrnn_error        err;
 
     if (!check_args(args, &err)) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err.text);
+        return program_error(&err);
     }
     enum exit_code code = load(args, &m);
     interrupt_listen();
@@ -158,7 +153,7 @@ static enum exit_code run(void * arg) {
     code = code == EXIT_CODE_OK ? data_for_each(ws, args->quiet, measure, &m) : code;
     code = code == EXIT_CODE_OK ? print(args, &m, ws) : code;
     for (int i = 0; i < m.n; ++i) {
-        divergence_windows_free(&m.found[i]);
+        kl_windows_free(&m.found[i]);
         lrnn_session_free(m.sessions[i]);
         lrnn_model_free(m.models[i]);
     }
@@ -177,8 +172,8 @@ enum exit_code compare_models_main(int argc, char ** argv) {
         DATA_OPTIONS(args.data),
         WINDOW_OPTIONS(args.data, ""),
         opt_group("Output"),
-        opt_string("--bucket", "N|log2", &args.bucket,
-                "positions per row; log2: 1-64, then up to each power of two"),
+        opt_string(
+                "--bucket", "N|log2", &args.bucket, "positions per row; log2: 1-2, 3-4, 5-8 ..."),
         opt_flag("--json", &args.json, "print JSON; nll_change is the change in nats"),
         opt_group("Computation"),
         DEVICE_BATCH(args.batch),

@@ -84,7 +84,7 @@ struct windows * data_windows(const struct data_options * d, const struct lrnn_m
     }
     dataset_free(ds);
     if (ws == NULL) {
-        *code = program_fail(interrupt_seen() ? EXIT_CODE_STOPPED : EXIT_CODE_DATA, "%s", err.text);
+        *code = program_error(&err);
     } else if (!quiet) {
         data_complain(ws);
     }
@@ -92,29 +92,26 @@ struct windows * data_windows(const struct data_options * d, const struct lrnn_m
 }
 
 enum exit_code data_for_each(struct windows * ws, bool quiet, data_window_callback f, void * user) {
-    const int64_t     n    = windows_get_summary(ws)->n_windows;
-    enum exit_code    code = EXIT_CODE_OK;
+    const int64_t     n  = windows_get_summary(ws)->n_windows;
+    bool              ok = true;
     struct progress   progress;
     struct lrnn_error err;
 
     progress_begin(&progress, quiet ? 0 : (int) n);
-    for (int64_t i = 0; i < n && code == EXIT_CODE_OK; ++i) {
+    for (int64_t i = 0; i < n && ok; ++i) {
         struct window window;
         progress_step(&progress, "windows");
         if (interrupt_seen()) {
-            error_set(&err, LRNN_ERROR_BAD_INPUT,
+            ok = error_set(&err, LRNN_ERROR_CANCELLED,
                     "stopped after %" PRId64 " of %" PRId64 " windows", i, n);
-            code = EXIT_CODE_STOPPED;
-        } else if (!windows_read(ws, i, &window, &err)) {
-            code = EXIT_CODE_SYSTEM;
         } else {
-            code = f(&window, user, &err);
+            ok = windows_read(ws, i, &window, &err) && f(&window, user, &err);
             window_free(&window);
         }
         progress_done(&progress);
     }
     progress_clear(&progress);
-    return code == EXIT_CODE_OK ? code : program_fail(code, "%s", err.text);
+    return ok ? EXIT_CODE_OK : program_error(&err);
 }
 
 void data_complain(const struct windows * windows) {

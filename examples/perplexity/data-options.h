@@ -86,9 +86,9 @@ struct windows * data_windows(const struct data_options * d, const struct lrnn_m
         const char * folder, windows_progress progress, void * user, bool quiet,
         enum exit_code * code);
 
-// Calls f for every window, with progress unless quiet, until one fails. f returns an exit code and
-// a message, which is printed. Ctrl-C stops between windows.
-typedef enum exit_code (*data_window_callback)(
+// Calls f for every window, with progress unless quiet, until one fails; its error is printed.
+// Ctrl-C stops between windows.
+typedef bool (*data_window_callback)(
         const struct window * window, void * user, struct lrnn_error * err);
 enum exit_code data_for_each(struct windows * ws, bool quiet, data_window_callback f, void * user);
 

@@ -16,7 +16,7 @@
 
 #include "base/arena.h"
 #include "base/atomic-file.h"
-#include "eval/report/find-scores.h"
+#include "eval/report/report-model.h"
 #include "npy.h"
 #include "output-check.h"
 #include "program.h"

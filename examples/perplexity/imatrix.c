@@ -25,13 +25,13 @@ struct args {
 
 // Feeds one window from an empty state. Logits are requested for every token, so that the input of
 // the output matrix is collected too.
-static enum exit_code feed(const struct window * window, void * user, struct lrnn_error * err) {
+static bool feed(const struct window * window, void * user, struct lrnn_error * err) {
     const struct args * args = user;
     bool                ok   = lrnn_seq_reset(args->session, 0, err);
     for (int64_t at = 0; at < window->n_tokens && ok; at += args->batch) {
         if (interrupt_seen()) {
-            error_set(err, LRNN_ERROR_BAD_INPUT, "stopped in window %" PRId64, window->index + 1);
-            return EXIT_CODE_STOPPED;
+            return error_set(
+                    err, LRNN_ERROR_CANCELLED, "stopped in window %" PRId64, window->index + 1);
         }
         const int64_t           left  = window->n_tokens - at;
         const int64_t           n     = args->batch < left ? args->batch : left;
@@ -40,7 +40,7 @@ static enum exit_code feed(const struct window * window, void * user, struct lrn
         };
         ok = lrnn_eval(args->session, &input, 1, err);
     }
-    return ok ? EXIT_CODE_OK : EXIT_CODE_SYSTEM;
+    return ok;
 }
 
 static enum exit_code save(
@@ -51,7 +51,7 @@ static enum exit_code save(
     snprintf(dataset, sizeof(dataset), "%s %s", args->data.data.preset, sum->fingerprint);
     if (!lrnn_imatrix_save(
                 im, args->out, dataset, sum->n_windows, args->data.window.length, &err)) {
-        return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
+        return program_error(&err);
     }
     if (!args->quiet) {
         program_say("%" PRId64 " windows of %s, %" PRId64 " tokens: %s", sum->n_windows,
@@ -68,7 +68,7 @@ static enum exit_code run(void * arg) {
     struct lrnn_error     err;
 
     if (!data_options_check(&args->data, &err) || !device_options_check(&args->device, &err)) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err.text);
+        return program_error(&err);
     }
     code = data_check_output(&args->data, args->out);
     if (code == EXIT_CODE_OK) {
@@ -91,10 +91,10 @@ static enum exit_code run(void * arg) {
         params.trace_kinds                = LRNN_TRACE_MATRICES;
         params.trace                      = lrnn_imatrix_collect;
         params.trace_user                 = im;
-        error_set(&err, LRNN_ERROR_NO_MEMORY, "out of memory");
+        error_no_memory(&err, "the importance matrix");
         args->session = im != NULL ? lrnn_session_new(model, &params, &err) : NULL;
         code          = args->session != NULL ? data_for_each(ws, args->quiet, feed, args)
-                                              : program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
+                                              : program_error(&err);
     }
     if (code == EXIT_CODE_OK) {
         code = save(args, im, ws);

@@ -155,7 +155,7 @@ static enum exit_code write_all(
         }
         if (!(is_file ? write_file(r, &FORMATS[i], path_of(&FORMATS[i], folder, path), &err)
                       : report_write_text(r, &screen, stdout))) {
-            return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
+            return program_error(&err);
         }
         if (is_file) {
             fprintf(program_stderr(), "wrote %s\n", path);
@@ -185,14 +185,14 @@ static enum exit_code run(void * arg) {
     p->bucket  = -1;
     if (!parse_formats(args->format, wanted, &err) ||
             (args->bucket != NULL && !parse_bucket(args->bucket, &p->bucket, &err))) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err.text);
+        return program_error(&err);
     }
     if (p->smooth > 0 && p->smooth % 2 == 0) {
         return program_fail(
                 EXIT_CODE_USAGE, "--smooth is %" PRId64 "; expected an odd number", p->smooth);
     }
     if (!report_read(p, &report, &err)) {
-        return program_fail(EXIT_CODE_DATA, "%s", err.text);
+        return program_error(&err);
     }
     const enum exit_code code = write_all(&report, wanted, args->out);
     report_free(&report);

@@ -13,11 +13,11 @@ enum exit_code run_print_result(const struct run_files * files, int64_t n_window
     struct summary              s;
     struct lrnn_error           err;
     if (!scores_read(paths, 1, true, &scores, &err)) {
-        return program_fail(EXIT_CODE_DATA, "%s", err.text);
+        return program_error(&err);
     }
     if (!summary_make(&scores, &params, &s, &err)) {
         scores_free(&scores);
-        return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
+        return program_error(&err);
     }
     const struct loss * total = &s.total.at[0];
     printf("%s: %" PRId64 " of %" PRId64 " windows", files->scores, s.n_windows, n_windows);

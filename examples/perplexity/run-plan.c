@@ -75,10 +75,10 @@ static bool check(const struct run_args * args, struct run_plan * plan, struct l
                 args->models.n);
     }
     if (plan->reset == SCORE_RESET_NEVER &&
-            (args->group > 1 || plan->n_shards != 1 || plan->data.window.n_contexts > 0)) {
+            (args->parallel > 1 || plan->n_shards != 1 || plan->data.window.n_contexts > 0)) {
         return error_set(err, LRNN_ERROR_BAD_INPUT,
-                "--reset never makes one sequence of all windows; --group, --shard and "
-                "--same-targets cannot be used with it");
+                "--reset never makes one sequence of all windows; --parallel, --shard and "
+                "--context-lengths cannot be used with it");
     }
     if (args->resume && args->force) {
         return error_set(err, LRNN_ERROR_BAD_INPUT,
@@ -92,13 +92,13 @@ bool run_plan_make(const struct run_args * args, struct run_plan * plan, struct 
     const struct protocol * p      = &PROTOCOLS[args->protocol];
     struct data_options     data   = args->data;
     int                     reset  = args->reset;
-    bool                    custom = data.window.skip_special || args->same_targets.n > 0;
+    bool                    custom = data.window.skip_special || args->context_lengths.n > 0;
     custom |= complete(&data.mode, (int) p->mode);
     custom |= complete(&data.bos, (int) p->bos);
     custom |= complete(&data.eos, (int) p->eos);
     custom |= complete(&reset, (int) p->reset);
     data.window.length     = data.window.length > 0 ? data.window.length : p->window;
-    data.window.n_contexts = args->same_targets.n;
+    data.window.n_contexts = args->context_lengths.n;
 
     *plan = (struct run_plan) {
         .args     = args,
@@ -109,19 +109,21 @@ bool run_plan_make(const struct run_args * args, struct run_plan * plan, struct 
         .n_shards = 1,
     };
     size_t n = 0;
-    for (int i = 0; i < args->same_targets.n && n < sizeof(plan->same_targets); ++i) {
-        plan->data.window.contexts[i] = args->same_targets.v[i];
+    for (int i = 0; i < args->context_lengths.n && n < sizeof(plan->same_targets); ++i) {
+        plan->data.window.contexts[i] = args->context_lengths.v[i];
         n += (size_t) snprintf(plan->same_targets + n, sizeof(plan->same_targets) - n, "%s%" PRId64,
-                i > 0 ? "," : "", args->same_targets.v[i]);
+                i > 0 ? "," : "", args->context_lengths.v[i]);
     }
     return check(args, plan, err);
 }
 
 void run_plan_calls(struct run_plan * plan, int64_t n_windows) {
     const int64_t most = plan->reset == SCORE_RESET_NEVER ? 1 : DEFAULT_GROUP;
-    plan->group   = plan->args->group > 0 ? plan->args->group : n_windows < most ? n_windows : most;
-    plan->n_batch = plan->args->batch > 0 ? plan->args->batch : TOKENS_PER_CALL / plan->group;
-    plan->n_batch = plan->n_batch > 0 ? plan->n_batch : 1;
+    plan->group        = plan->args->parallel > 0 ? plan->args->parallel
+                         : n_windows < most       ? n_windows
+                                                  : most;
+    plan->n_batch      = plan->args->batch > 0 ? plan->args->batch : TOKENS_PER_CALL / plan->group;
+    plan->n_batch      = plan->n_batch > 0 ? plan->n_batch : 1;
 }
 
 //

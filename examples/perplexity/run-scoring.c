@@ -41,7 +41,7 @@ static struct score_meta make_meta(const struct scoring * s, const char * tool) 
     meta.dataset        = plan->data.data.preset;
     meta.protocol       = plan->protocol;
     meta.same_targets   = plan->same_targets;
-    meta.probe          = plan->args->probe >= 0 ? "state-norm" : "";
+    meta.probe          = plan->args->state_norm ? "state-norm" : "";
     meta.n_batch        = plan->n_batch;
     meta.group          = plan->group;
     meta.shard          = plan->shard;
@@ -60,17 +60,18 @@ static enum exit_code score_windows(
     s->progress.n_tokens =
             (int64_t) ((double) data->n_tokens * (double) (params->end - params->next) /
                        (double) data->n_windows);
-    s->progress.begun_us           = ggml_time_us();
-    const enum score_status status = score_run(s->model, s->windows, writer, params, &result, &err);
+    s->progress.begun_us = ggml_time_us();
+    const bool done      = score_run(s->model, s->windows, writer, params, &result, &err);
     run_progress_clear(&s->progress);
     if (result.warning[0] != '\0' && !s->plan->args->quiet) {
         program_say("%s", result.warning);
     }
-    const bool closed = score_writer_close(writer, &why);
-    if (status == SCORE_FAILED || !closed) {
-        return program_fail(EXIT_CODE_SYSTEM, "%s", status == SCORE_FAILED ? err.text : why.text);
+    const bool closed  = score_writer_close(writer, &why);
+    const bool stopped = !done && err.kind == LRNN_ERROR_CANCELLED;
+    if ((!done && !stopped) || !closed) {
+        return program_error(!done && !stopped ? &err : &why);
     }
-    return run_print_result(s->files, params->end - params->first, status == SCORE_STOPPED);
+    return run_print_result(s->files, params->end - params->first, stopped);
 }
 
 static enum exit_code score_model(struct scoring * s) {
@@ -85,7 +86,7 @@ static enum exit_code score_model(struct scoring * s) {
             .n_batch          = plan->n_batch,
             .group            = plan->group,
             .reset            = plan->reset,
-            .state_norm       = args->probe >= 0,
+            .state_norm       = args->state_norm,
             .resume           = args->resume,
             .max_length       = plan->data.window.length,
             .checkpoint_every = args->checkpoint_every,
@@ -96,7 +97,7 @@ static enum exit_code score_model(struct scoring * s) {
     score_shard_range(&meta, &params.first, &params.end);
     if (params.first == params.end && !args->quiet) {
         program_say("shard %" PRId64 "/%" PRId64 " is empty: %" PRId64
-                    " windows in groups of %" PRId64 "; use --group 1",
+                    " windows in groups of %" PRId64 "; use --parallel 1",
                 plan->shard, plan->n_shards, meta.n_windows, plan->group);
     }
     if (!score_meta_identity(&meta, params.identity)) {
@@ -107,7 +108,7 @@ static enum exit_code score_model(struct scoring * s) {
             args->resume ? score_writer_resume(s->files->scores, &meta, &n_done, &err)
                          : score_writer_create(s->files->scores, &meta, &err);
     if (writer == NULL) {
-        return program_fail(EXIT_CODE_DATA, "%s", err.text);
+        return program_error(&err);
     }
     params.next = params.first + n_done;
     return score_windows(s, writer, &params);
@@ -156,7 +157,7 @@ static enum exit_code run_model(struct scoring * s) {
     }
     s->progress.model = s->files->name;
     if (!model_facts_get(s->model, s->files->model, interrupt_seen, &s->facts, &err)) {
-        return program_fail(interrupt_seen() ? EXIT_CODE_STOPPED : EXIT_CODE_MODEL, "%s", err.text);
+        return program_error(&err);
     }
     if (!lrnn_model_get_info(s->model).has_tokenizer) {
         return program_fail(EXIT_CODE_MODEL, "%s: has no tokenizer", s->files->model);

@@ -8,6 +8,7 @@
 #include "run.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define OF_PROTOCOL " (default: as the protocol says)"
 
@@ -21,17 +22,31 @@ static enum exit_code run(void * arg) {
         return EXIT_CODE_OK;
     }
     if (!run_plan_make(args, &plan, &err) || !device_options_check(&args->device, &err)) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err.text);
+        return program_error(&err);
     }
     interrupt_listen();
     return run_models(&plan);
+}
+
+// Replaces "--probe state-norm", the name of --state-norm until version 0.2.
+static int replace_probe(int argc, char ** argv) {
+    static char STATE_NORM[] = "--state-norm";
+    for (int i = 1; i + 1 < argc; ++i) {
+        if (strcmp(argv[i], "--probe") == 0 && strcmp(argv[i + 1], "state-norm") == 0) {
+            argv[i] = STATE_NORM;
+            argc--;
+            for (int k = i + 1; k < argc; ++k) {
+                argv[k] = argv[k + 1];
+            }
+        }
+    }
+    return argc;
 }
 
 enum exit_code run_main(int argc, char ** argv) {
     struct run_args args = {
         .data             = DATA_DEFAULTS,
         .reset            = -1,
-        .probe            = -1,
         .out              = ".",
         .checkpoint_every = 16384,
         .device           = DEVICE_OPTIONS_DEFAULTS,
@@ -56,11 +71,12 @@ enum exit_code run_main(int argc, char ** argv) {
                 "window; llama: like llama-perplexity"),
         opt_choice("--reset", "window|document|never", &args.reset,
                 "where to empty the state; never: one endless sequence" OF_PROTOCOL),
-        opt_ints("--same-targets", "LIST", &args.same_targets, 1, WINDOW_MAX_LENGTH,
-                "score only the last 2048 tokens of each window, once per context length "
-                "(default: off)"),
-        opt_choice("--probe", "state-norm", &args.probe,
-                "also record the norm of the recurrent states along the window (default: off)"),
+        opt_alias("--same-targets",
+                opt_ints("--context-lengths", "LIST", &args.context_lengths, 1, WINDOW_MAX_LENGTH,
+                        "score only the last 2048 tokens of each window, once after each of these "
+                        "numbers of tokens (default: off)")),
+        opt_flag("--state-norm", &args.state_norm,
+                "also record the norm of the recurrent states along the window"),
         WINDOW_OPTIONS(args.data, OF_PROTOCOL),
         opt_group("Results"),
         opt_string("-o, --out", "DIR", &args.out, "folder for the score files, MODEL.DATASET.nll"),
@@ -71,12 +87,13 @@ enum exit_code run_main(int argc, char ** argv) {
         opt_group("Computation"),
         DEVICE_THREADS(args.device),
         DEVICE_OPTIONS(args.device),
-        opt_int("--group", "N", &args.group, 1, 4096,
-                "windows evaluated together (default: 4; 1 with --reset never)"),
+        opt_alias("--group",
+                opt_int("--parallel", "N", &args.parallel, 1, 4096,
+                        "windows evaluated together (default: 4; 1 with --reset never)")),
         opt_alias("--ubatch, --batch",
                 opt_int("-b, --batch-size", "N", &args.batch, 1, 1 << 20,
                         "tokens of each window per call; affects only rounding (default: 512 "
-                        "divided by --group)")),
+                        "divided by --parallel)")),
         opt_string("--shard", "I/N", &args.shard,
                 "score only part I of N, for N processes or machines; report joins the parts"),
         opt_string("--time-limit", "TIME", &args.time_limit,
@@ -97,5 +114,5 @@ enum exit_code run_main(int argc, char ** argv) {
                     "--time-limit 2h --out results --resume",
         OPTIONS(options),
     };
-    return program_main(&program, argc, argv, run, &args);
+    return program_main(&program, replace_probe(argc, argv), argv, run, &args);
 }

@@ -13,8 +13,8 @@ struct run_args {
     struct data_options   data;
     int                   protocol;
     int                   reset; // enum score_reset; -1: of the protocol
-    struct option_ints    same_targets;
-    int                   probe; // -1: none
+    struct option_ints    context_lengths;
+    bool                  state_norm;
     int64_t               trained_length;
     const char *          out;
     bool                  resume, force, dry_run, list_datasets, quiet;
@@ -22,7 +22,7 @@ struct run_args {
     const char *          time_limit;
     int64_t               checkpoint_every;
     struct device_options device;
-    int64_t               batch, group;
+    int64_t               batch, parallel;
 };
 
 #define RUN_PROTOCOLS "paper|fla|document|llama"

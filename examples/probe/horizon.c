@@ -48,8 +48,7 @@ static bool measure_init(struct measure * m, struct horizon * horizon,
     m->counts         = calloc((size_t) (n_rows * n_states), sizeof(*m->counts));
     if (m->state_of == NULL || m->answers == NULL || m->centroids == NULL || m->sums == NULL ||
             m->counts == NULL) {
-        return error_set(err, LRNN_ERROR_NO_MEMORY,
-                "out of memory for the readouts of %" PRId64 " states", n_states);
+        return error_no_memory(err, "the readouts of %" PRId64 " states", n_states);
     }
     for (int64_t k = 0; k < m->n_vocab; ++k) {
         m->state_of[k] = -1;
@@ -166,32 +165,32 @@ static void make_rows(struct horizon * h, int64_t longest) {
     }
 }
 
-enum probe_status horizon_measure(struct lrnn_model * model, const struct task * task,
+bool horizon_measure(struct lrnn_model * model, const struct task * task,
         const struct probe_params * params, struct horizon * horizon, struct lrnn_error * err) {
     const int64_t       longest = params->lengths[params->n_lengths - 1];
     struct measure      m;
     struct probe_result result;
     struct probe_params pass = *params;
-    enum probe_status   status;
+    bool                ok;
 
     make_rows(horizon, longest);
     if (!measure_init(&m, horizon, model, task, err)) {
         measure_free(&m);
-        return PROBE_FAILED;
+        return false;
     }
     pass.n_lengths    = 1;
     pass.observe      = add_readout;
     pass.observe_user = &m;
-    status            = probe_by_length(model, task, &pass, &result, err);
-    if (status == PROBE_OK && !result.stopped) {
+    ok                = probe_by_length(model, task, &pass, &result, err);
+    if (ok && !result.stopped) {
         find_centroids(&m);
         horizon->margin = find_margin(&m);
         pass.lengths[0] = longest;
         pass.observe    = compare_readout;
-        status          = probe_by_length(model, task, &pass, &result, err);
+        ok              = probe_by_length(model, task, &pass, &result, err);
     }
     horizon->stopped = result.stopped;
-    if (status == PROBE_OK && !result.stopped) {
+    if (ok && !result.stopped) {
         horizon->first_error = result.first_error;
         for (int i = 0; i < horizon->n_rows; ++i) {
             struct horizon_row * row = &horizon->rows[i];
@@ -202,5 +201,5 @@ enum probe_status horizon_measure(struct lrnn_model * model, const struct task *
         }
     }
     measure_free(&m);
-    return status;
+    return ok;
 }

@@ -39,5 +39,5 @@ struct horizon {
 };
 
 // - params: the first length is the reference length, the last one the longest position
-enum probe_status horizon_measure(struct lrnn_model * model, const struct task * task,
+bool horizon_measure(struct lrnn_model * model, const struct task * task,
         const struct probe_params * params, struct horizon * horizon, struct lrnn_error * err);

@@ -117,7 +117,7 @@ static bool count_eigenvalues(const struct args * args, struct lrnn_model * mode
     struct lrnn_session *   session   = ok ? lrnn_session_new(model, &params, err) : NULL;
     ok                                = session != NULL && lrnn_eval(session, &input, 1, err);
     if (session != NULL && !ok && e->error != NULL) {
-        error_set(err, LRNN_ERROR_BAD_INPUT, "cannot compute the eigenvalues of this model: %s",
+        error_set(err, LRNN_ERROR_BAD_MODEL, "cannot compute the eigenvalues of this model: %s",
                 e->error);
     }
     lrnn_session_free(session);
@@ -135,8 +135,8 @@ static bool on_progress(int64_t done, int64_t total, void * user) {
     return !interrupt_seen();
 }
 
-static enum exit_code probe(const struct args * args, struct lrnn_model * model,
-        const struct task * task, struct probed * probed, struct lrnn_error * err) {
+static bool probe(const struct args * args, struct lrnn_model * model, const struct task * task,
+        struct probed * probed, struct lrnn_error * err) {
     const struct option_ints * lengths  = args->sample.n > 0 ? &args->sample : &args->lengths;
     struct progress            progress = { 0 };
     struct probe_params        params   = {
@@ -149,18 +149,11 @@ static enum exit_code probe(const struct args * args, struct lrnn_model * model,
                  .user        = &progress,
     };
     memcpy(params.lengths, lengths->v, sizeof(lengths->v));
-    const enum probe_status status =
-            args->horizon ? horizon_measure(model, task, &params, &probed->horizon, err)
-                          : (args->sample.n > 0 ? probe_at_end : probe_by_length)(
-                                    model, task, &params, &probed->result, err);
+    const bool ok = args->horizon ? horizon_measure(model, task, &params, &probed->horizon, err)
+                                  : (args->sample.n > 0 ? probe_at_end : probe_by_length)(
+                                            model, task, &params, &probed->result, err);
     progress_clear(&progress);
-    switch (status) {
-        case PROBE_OK: return EXIT_CODE_OK;
-        case PROBE_MISFIT: return EXIT_CODE_USAGE;
-        case PROBE_NUMBERS: return EXIT_CODE_NOT_FINITE;
-        case PROBE_FAILED: break;
-    }
-    return EXIT_CODE_SYSTEM;
+    return ok;
 }
 
 static bool is_stopped(const struct probed * p) {
@@ -181,7 +174,7 @@ static bool check_task(const struct args * args, const struct probed * first,
 static enum exit_code probe_model(const struct args * args, const char * path,
         const struct probed * first, struct probed * p) {
     struct lrnn_error   err;
-    enum exit_code      code  = EXIT_CODE_OK;
+    bool                ok    = true;
     struct task *       task  = NULL;
     struct lrnn_model * model = device_options_load(&args->device, path, args->json, &err);
     if (model == NULL) {
@@ -198,19 +191,16 @@ static enum exit_code probe_model(const struct args * args, const char * path,
     if (has_task(args)) {
         task      = find_task(args, model, p->task, sizeof(p->task), &err);
         p->chance = task != NULL ? task_chance(task) : 0.0;
-        code = task != NULL && check_task(args, first, p, &err) ? probe(args, model, task, p, &err)
-                                                                : EXIT_CODE_USAGE;
+        ok = task != NULL && check_task(args, first, p, &err) && probe(args, model, task, p, &err);
     }
-    if (code == EXIT_CODE_OK && args->eigenvalues && !is_stopped(p) &&
-            !count_eigenvalues(args, model, task, &p->spectrum, &err)) {
-        code = EXIT_CODE_DATA;
-    }
-    if (code != EXIT_CODE_OK) {
-        program_say("%s: %s", path, err.text);
+    ok = ok && (!args->eigenvalues || is_stopped(p) ||
+                       count_eigenvalues(args, model, task, &p->spectrum, &err));
+    if (!ok) {
+        error_prefix(&err, "%s", path);
     }
     task_free(task);
     lrnn_model_free(model);
-    return code;
+    return ok ? EXIT_CODE_OK : program_error(&err);
 }
 
 //
@@ -248,7 +238,7 @@ static enum exit_code write_svg(const char * path, const struct probed * probed,
         output_svg(file.file, probed, n);
         ok = atomic_file_commit(&file, &err);
     }
-    return ok ? EXIT_CODE_OK : program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
+    return ok ? EXIT_CODE_OK : program_error(&err);
 }
 
 static enum exit_code check_args(const struct args * args) {
@@ -280,7 +270,7 @@ static enum exit_code check_args(const struct args * args) {
                 EXIT_CODE_USAGE, "-f and --tokens both set the input; give only one of them");
     }
     if (!device_options_check(&args->device, &err)) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err.text);
+        return program_error(&err);
     }
     if (args->svg != NULL) {
         const char * inputs[OPTION_LIST_MAX + 3] = { args->automaton, args->text_file,

@@ -6,7 +6,7 @@
 
 enum { FIRST_BYTES = 256 };
 
-bool grow(void * array, size_t * capacity, size_t n, size_t item_size) {
+bool array_grow(void * array, size_t * capacity, size_t n, size_t item_size) {
     void * items;
     if (n <= *capacity) {
         return true;
@@ -24,7 +24,7 @@ bool grow(void * array, size_t * capacity, size_t n, size_t item_size) {
 }
 
 bool buffer_append(struct buffer * b, const void * data, size_t n) {
-    if (n > SIZE_MAX - b->n || !grow(&b->data, &b->capacity, b->n + n, 1)) {
+    if (n > SIZE_MAX - b->n || !array_grow(&b->data, &b->capacity, b->n + n, 1)) {
         return false;
     }
     if (n > 0) {

@@ -12,7 +12,7 @@ extern "C" {
 // Makes room for n items in an allocated array, at least doubling it. Returns false if out of memory;
 // the array is then unchanged.
 // - array: the address of the pointer, which is NULL at first
-bool grow(void * array, size_t * capacity, size_t n, size_t item_size);
+bool array_grow(void * array, size_t * capacity, size_t n, size_t item_size);
 
 // Bytes.
 struct buffer { // initialize with { 0 }

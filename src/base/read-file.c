@@ -17,8 +17,7 @@ bool read_file(const char * path, char ** data, size_t * size, struct lrnn_error
     *data = NULL;
     *size = 0;
     if (file == NULL) {
-        return error_set(err, errno == ENOENT ? LRNN_ERROR_NOT_FOUND : LRNN_ERROR_BAD_FILE,
-                "%s cannot be opened: %s", name, strerror(errno));
+        return error_system(err, "%s cannot be opened", name);
     }
     // feof: after its end a terminal could be read again
     for (size_t n = 1; ok && n > 0 && !feof(file); *size += n) {
@@ -26,15 +25,14 @@ bool read_file(const char * path, char ** data, size_t * size, struct lrnn_error
             room          = 2 * room + (1 << 16);
             char * larger = realloc(*data, room);
             if (larger == NULL) {
-                ok = error_set(err, LRNN_ERROR_NO_MEMORY, "%s does not fit into memory", name);
+                ok = error_no_memory(err, "%s", name);
                 break;
             }
             *data = larger;
         }
         n = fread(*data + *size, 1, room - *size, file);
         if (ferror(file)) {
-            ok = error_set(
-                    err, LRNN_ERROR_BAD_FILE, "%s cannot be read: %s", name, strerror(errno));
+            ok = error_system(err, "%s cannot be read", name);
         }
     }
     if (!is_stdin) {

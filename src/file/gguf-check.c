@@ -135,7 +135,7 @@ static bool read_name(
 // Makes room for element n of a list. Lists grow with the data read; a large count in the header
 // alone allocates nothing.
 static bool reserve(const struct cursor * c, void ** list, size_t * cap, size_t n, size_t size) {
-    return grow(list, cap, n + 1, size) || reject(c, "out of memory at %s", c->where);
+    return array_grow(list, cap, n + 1, size) || reject(c, "out of memory at %s", c->where);
 }
 
 //

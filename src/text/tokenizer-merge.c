@@ -91,7 +91,7 @@ bool merges_has(const struct merges * m, int32_t left, int32_t right) {
 //
 
 static bool heap_reserve(struct merge_work * w, size_t n) {
-    return grow(&w->heap, &w->heap_capacity, n, sizeof(*w->heap));
+    return array_grow(&w->heap, &w->heap_capacity, n, sizeof(*w->heap));
 }
 
 static void heap_sink(struct merge_candidate * heap, size_t n, size_t i) {
@@ -137,7 +137,7 @@ static bool candidate_add(const struct merges * m, struct merge_work * w, int32_
 //
 
 bool merge_work_push(struct merge_work * w, int32_t id, uint32_t start) {
-    if (!grow(&w->symbols, &w->capacity, w->n_symbols + 1, sizeof(*w->symbols))) {
+    if (!array_grow(&w->symbols, &w->capacity, w->n_symbols + 1, sizeof(*w->symbols))) {
         return false;
     }
     const int32_t n = (int32_t) w->n_symbols++;

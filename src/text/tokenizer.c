@@ -348,7 +348,7 @@ size_t tokenizer_text_size(const struct tokenizer * tok, int32_t id) {
 //
 
 bool token_ids_push(struct token_ids * ids, int32_t id) {
-    if (!grow(&ids->data, &ids->capacity, ids->n + 1, sizeof(*ids->data))) {
+    if (!array_grow(&ids->data, &ids->capacity, ids->n + 1, sizeof(*ids->data))) {
         return false;
     }
     ids->data[ids->n++] = id;

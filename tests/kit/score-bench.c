@@ -122,7 +122,7 @@ const char * bench_path(const char * name, char path[512]) {
     return path;
 }
 
-enum score_status bench_run(struct score_bench_run * run) {
+enum lrnn_error_kind bench_run(struct score_bench_run * run) {
     char                           path[512], checkpoints[600];
     struct lrnn_error              err      = { LRNN_ERROR_NONE, "" };
     struct windows *               ws       = bench_windows(run->model, run->window);
@@ -164,8 +164,8 @@ enum score_status bench_run(struct score_bench_run * run) {
     };
     int64_t n_done = 0;
     score_shard_range(&meta, &params.first, &params.end);
-    enum score_status     status = SCORE_FAILED;
-    struct score_writer * w      = NULL;
+    bool                  done = false;
+    struct score_writer * w    = NULL;
     if (run->resume) {
         w = score_writer_resume(path, &meta, &n_done, &err);
     } else {
@@ -173,9 +173,10 @@ enum score_status bench_run(struct score_bench_run * run) {
     }
     params.next = params.first + n_done;
     if (w != NULL && score_meta_identity(&meta, params.identity)) {
-        status = score_run(run->model, ws, w, &params, &run->result, &err);
+        done = score_run(run->model, ws, w, &params, &run->result, &err);
     }
-    test_check(&bench.t, status != SCORE_FAILED, "%s: %s", run->name, err.text);
+    const enum lrnn_error_kind kind = done ? LRNN_ERROR_NONE : err.kind;
+    test_check(&bench.t, done || kind == LRNN_ERROR_CANCELLED, "%s: %s", run->name, err.text);
     test_check(&bench.t,
             run->warning != NULL ? strstr(run->result.warning, run->warning) != NULL
                                  : run->result.warning[0] == '\0',
@@ -183,7 +184,7 @@ enum score_status bench_run(struct score_bench_run * run) {
             run->warning != NULL ? run->warning : "");
     score_writer_close(w, &err);
     windows_free(ws);
-    return status;
+    return kind;
 }
 
 struct scores bench_read(const char * name) {

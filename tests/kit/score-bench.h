@@ -50,7 +50,7 @@ struct lrnn_model * bench_model(const char * name);                       // all
 struct windows * bench_windows(const struct lrnn_model * model, struct window_params params);
 
 // Runs to the end, or until it is stopped, and checks the warning.
-enum score_status bench_run(struct score_bench_run * run);
+enum lrnn_error_kind bench_run(struct score_bench_run * run);
 
 // Score files by the name of their run
 const char * bench_path(const char * name, char path[512]);

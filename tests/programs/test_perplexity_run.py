@@ -12,7 +12,7 @@ TEXT = "".join(f"Line {i} says {i * 7919 % 1009}, and {i * 7919 % 1009} it is.\n
                for i in range(1, 91))
 NAME = "delta_net_neg"
 WINDOW = 128
-WINDOWS = ["-w", WINDOW, "-b", "48", "--group", "2", "--max-windows", "7"]
+WINDOWS = ["-w", WINDOW, "-b", "48", "--parallel", "2", "--max-windows", "7"]
 DATA = ["--data", "text.txt", *WINDOWS]
 MODEL = ["-m", f"{NAME}.gguf"]
 MAX_STOPS = 50
@@ -146,6 +146,16 @@ def test_hash_of_the_model(scoring):
     assert found == hashlib.sha256((scoring.lrnn.work / f"{NAME}.gguf").read_bytes()).hexdigest()
 
 
+def test_old_names_of_options(scoring):
+    """The names of version 0.2 give the same bytes."""
+    for old, new in ((["--probe", "state-norm"], ["--state-norm"]), (["--group", "3"],
+                                                                    ["--parallel", "3"])):
+        for folder, option in (("old", old), ("new", new)):
+            scoring.run(*MODEL, *DATA, *option, "-o", folder, "--force")
+        assert scoring.scores("old") == scoring.scores("new")
+    scoring.fail(scoring.lrnn.Code.USAGE, *MODEL, *DATA, "--probe", "else", "-o", "old", "--force")
+
+
 def test_pipe(scoring, finished):
     """The same text from a pipe gives the same scores; only the file name differs."""
     piped = scoring.run(*MODEL, "--data", "-", *WINDOWS, "-o", "pipe", stdin=TEXT.encode()).stdout
@@ -208,8 +218,8 @@ def test_shards(scoring):
 
 
 def test_state_norms(scoring):
-    """--probe state-norm: the same bytes from a resumed run, and a table."""
-    probe = ["--probe", "state-norm"]
+    """--state-norm: the same bytes from a resumed run, and a table."""
+    probe = ["--state-norm"]
     scoring.run(*MODEL, *DATA, "-o", "norms", *probe)
     again = ["-o", "norms-again"]
     scoring.run(*MODEL, *DATA, *again, *probe, "--time-limit", "0.0001s", code=scoring.Code.STOPPED)
@@ -229,7 +239,7 @@ def test_state_norms_of_long_windows(scoring):
     """Far out, one norm every 2,048 tokens."""
     scoring.lrnn.write("long.txt", TEXT * 3)
     scoring.run(*MODEL, "--data", "long.txt", "-w", "7000", "-b", "512", "--max-windows", "1",
-                "-o", "norms", "--probe", "state-norm")
+                "-o", "norms", "--state-norm")
     scoring.report("norms", "--bucket", "2048",
                    stdout=r"Largest state norm.*\n1-2,048 [^\n]*\n2,049-4,096 [^\n]*\n"
                           r"4,097-6,144 [^\n]*\n6,145-6,999 ")

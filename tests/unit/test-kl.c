@@ -22,8 +22,7 @@ static const char QUANTIZED[] = "test-kl.gguf";
 //
 
 // The definition, in long double, without subtracting the maximum.
-static struct divergence by_definition(
-        const float * p, const float * q, int64_t n, int32_t target) {
+static struct kl by_definition(const float * p, const float * q, int64_t n, int32_t target) {
     long double zp = 0.0L, zq = 0.0L, kl = 0.0L;
     int64_t     top_p = 0, top_q = 0;
     for (int64_t v = 0; v < n; ++v) {
@@ -37,7 +36,7 @@ static struct divergence by_definition(
         const long double qv = expl((long double) q[v]) / zq;
         kl += pv * logl(pv / qv);
     }
-    return (struct divergence) {
+    return (struct kl) {
         .kl       = (double) kl,
         .nll_p    = (double) -logl(expl((long double) p[target]) / zp),
         .nll_q    = (double) -logl(expl((long double) q[target]) / zq),
@@ -58,27 +57,27 @@ static void test_position(struct test * t) {
             p[v] = (float) (spread * test_normal(&rng));
             q[v] = p[v] + (float) (away * test_normal(&rng));
         }
-        const int32_t           target = (int32_t) test_below(&rng, n);
-        const struct divergence d      = divergence_of(p, q, n, target);
-        const struct divergence e      = by_definition(p, q, n, target);
+        const int32_t   target = (int32_t) test_below(&rng, n);
+        const struct kl d      = kl_of(p, q, n, target);
+        const struct kl e      = by_definition(p, q, n, target);
         test_bound(t, &worst, fabs(d.kl - e.kl) + fabs(d.nll_p - e.nll_p) + fabs(d.nll_q - e.nll_q),
                 "random logits");
         test_check(t, d.same_top == e.same_top && d.kl > -1e-15,
                 "top-1, or a negative divergence: %g", d.kl);
-        const struct divergence same = divergence_of(p, p, n, target);
+        const struct kl same = kl_of(p, p, n, target);
         test_check(t, same.kl == 0.0 && same.nll_p == same.nll_q && same.same_top,
                 "a model differs from itself by %g", same.kl);
     }
     // a fair coin and one with p = ¾: KL = ½ ln(½/¾) + ½ ln(½/¼) = ½ ln(4/3)
-    const struct divergence coin = divergence_of(
-            (const float[2]) { 80.0f, 80.0f }, (const float[2]) { logf(3.0f), 0.0f }, 2, 1);
+    const struct kl coin =
+            kl_of((const float[2]) { 80.0f, 80.0f }, (const float[2]) { logf(3.0f), 0.0f }, 2, 1);
     test_check(t,
             fabs(coin.kl - 0.5 * log(4.0 / 3.0)) < 1e-6 && fabs(coin.nll_p - log(2.0)) < 1e-12 &&
                     fabs(coin.nll_q - log(4.0)) < 1e-6,
             "coins: %g", coin.kl);
     // beyond the range of exp
-    const struct divergence far = divergence_of(
-            (const float[2]) { 0.0f, 5000.0f }, (const float[2]) { 3000.0f, 0.0f }, 2, 0);
+    const struct kl far =
+            kl_of((const float[2]) { 0.0f, 5000.0f }, (const float[2]) { 3000.0f, 0.0f }, 2, 0);
     test_check(t, fabs(far.kl - 3000.0) < 1e-9 && far.nll_p == 5000.0 && !far.same_top,
             "far apart: %g", far.kl);
     test_worst_print(&worst);
@@ -161,14 +160,10 @@ static void test_models(struct test * t) {
         const struct window window = {
             .index = 4, .n_tokens = g->n_tokens, .tokens = g->tokens, .scored = scored
         };
-        struct divergence_windows found[2] = { { 0 } };
-        bool                      not_finite;
+        struct kl_windows found[2] = { { 0 } };
         for (int twice = 0; twice < 2; ++twice) { // windows must be independent
-            test_check(t,
-                    divergence_measure(
-                            sessions, 3, g->n_vocab, &window, CALL, found, &not_finite, &err) &&
-                            !not_finite,
-                    "%s: %s", g->name, err.text);
+            test_check(t, kl_measure(sessions, 3, g->n_vocab, &window, CALL, found, &err), "%s: %s",
+                    g->name, err.text);
         }
         test_check(t,
                 found[0].n == 2 && found[1].n == 2 && found[0].windows[0].n == g->n_tokens - 1,
@@ -179,25 +174,23 @@ static void test_models(struct test * t) {
             logits[m] = logits_alone(t, sessions[m], g);
         }
         for (int64_t pos = 1; pos < g->n_tokens; ++pos) {
-            const struct divergence e = by_definition(logits[0] + (pos - 1) * g->n_vocab,
+            const struct kl e = by_definition(logits[0] + (pos - 1) * g->n_vocab,
                     logits[1] + (pos - 1) * g->n_vocab, g->n_vocab, g->tokens[pos]);
             for (int twice = 0; twice < 2; ++twice) {
-                const struct divergence_window * w = &found[0].windows[twice];
-                const struct divergence_window * s = &found[1].windows[twice];
+                const struct kl_position * w = &found[0].windows[twice].at[pos - 1];
+                const struct kl_position * s = &found[1].windows[twice].at[pos - 1];
                 if (!scored[pos]) {
-                    test_check(t, isnan(w->kl[pos - 1]), "%s: position %d must not be scored",
-                            g->name, (int) pos);
+                    test_check(t, isnan(w->kl), "%s: position %d must not be scored", g->name,
+                            (int) pos);
                     continue;
                 }
-                test_bound(t, &worst, fabs((double) w->kl[pos - 1] - e.kl) / (1.0 + e.kl), g->name);
+                test_bound(t, &worst, fabs((double) w->kl - e.kl) / (1.0 + e.kl), g->name);
                 test_check(t,
-                        fabs((double) w->nll_p[pos - 1] - e.nll_p) < 1e-6 &&
-                                fabs((double) w->nll_q[pos - 1] - e.nll_q) < 1e-6,
+                        fabs((double) w->nll_p - e.nll_p) < 1e-6 &&
+                                fabs((double) w->nll_q - e.nll_q) < 1e-6,
                         "%s, position %d: losses %g and %g, expected %g and %g", g->name, (int) pos,
-                        (double) w->nll_p[pos - 1], (double) w->nll_q[pos - 1], e.nll_p, e.nll_q);
-                test_check(t,
-                        s->kl[pos - 1] == 0.0f && s->same_top[pos - 1] &&
-                                s->nll_p[pos - 1] == s->nll_q[pos - 1],
+                        (double) w->nll_p, (double) w->nll_q, e.nll_p, e.nll_q);
+                test_check(t, s->kl == 0.0f && s->same_top && s->nll_p == s->nll_q,
                         "%s differs from itself", g->name);
                 n_seen++;
             }
@@ -207,7 +200,7 @@ static void test_models(struct test * t) {
             lrnn_model_free(models[m]);
         }
         for (int m = 0; m < 2; ++m) {
-            divergence_windows_free(&found[m]);
+            kl_windows_free(&found[m]);
             free(logits[m]);
         }
         free(scored);
@@ -224,33 +217,26 @@ static void test_models(struct test * t) {
 
 static void test_summary(struct test * t) {
     enum { N = 100 };
-    float                     kl[2][N], p[2][N], q[2][N];
-    uint8_t                   top[2][N];
-    struct divergence_window  windows[2];
-    struct divergence_windows all = { .n = 2, .windows = windows };
+    struct kl_position at[2][N];
+    struct kl_window   windows[2] = { { N, at[0] }, { N, at[1] } };
+    struct kl_windows  all        = { .n = 2, .windows = windows };
 
     for (int w = 0; w < 2; ++w) {
         for (int i = 0; i < N; ++i) {
-            kl[w][i]  = (float) (w * N + i); // 0 … 199
-            p[w][i]   = (float) (1 + w);
-            q[w][i]   = (float) (1 + w) + (i < 50 ? 0.25f : 0.75f);
-            top[w][i] = i % 4 != 0;
+            at[w][i] = (struct kl_position) {
+                .kl       = (float) (w * N + i), // 0 … 199
+                .nll_p    = (float) (1 + w),
+                .nll_q    = (float) (1 + w) + (i < 50 ? 0.25f : 0.75f),
+                .same_top = i % 4 != 0,
+            };
         }
-        windows[w] = (struct divergence_window) {
-            .n = N, .kl = kl[w], .nll_p = p[w], .nll_q = q[w], .same_top = top[w]
-        };
     }
-    kl[1][0] = NAN; // not scored: 100 is missing
+    at[1][0].kl = NAN; // not scored: 100 is missing
 
-    struct divergence_range   ranges[4];
-    struct divergence_summary s[4];
-    test_check(t,
-            divergence_ranges(100, 50, ranges, 3) == 2 && ranges[0].first == 1 &&
-                    ranges[0].last == 50 && ranges[1].first == 51 && ranges[1].last == 100,
-            "ranges of 50");
-    ranges[2] = (struct divergence_range) { 1, 100 };
-    ranges[3] = (struct divergence_range) { 101, 200 }; // beyond the end
-    test_check(t, divergence_summarize(&all, ranges, 4, s), "out of memory");
+    const struct position_range ranges[4] = { { 1, 50 }, { 51, 100 }, { 1, 100 },
+        { 101, 200 } }; // the last is beyond the end
+    struct kl_summary           s[4];
+    test_check(t, kl_summarize(&all, ranges, 4, s), "out of memory");
     test_check(t, s[0].n == 99 && s[1].n == 100 && s[2].n == 199 && s[3].n == 0, "counts");
     test_check(t, fabs(s[2].kl.value - (199.0 * 200.0 / 2.0 - 100.0) / 199.0) < 1e-9, "mean: %g",
             s[2].kl.value);
@@ -263,13 +249,6 @@ static void test_summary(struct test * t) {
     test_check(t, fabs(s[1].same_top.value - 0.76) < 1e-12, "top-1: %g",
             s[1].same_top.value); // 52, 56, … 96 of 50 … 99
     test_check(t, s[1].change.method == STATS_NONE, "two windows have no interval");
-
-    test_check(t,
-            divergence_ranges(300, 0, ranges, 4) == 4 && ranges[0].first == 1 &&
-                    ranges[0].last == 64 && ranges[1].first == 65 && ranges[1].last == 128 &&
-                    ranges[2].first == 129 && ranges[2].last == 256 && ranges[3].first == 257 &&
-                    ranges[3].last == 300,
-            "ranges of powers of two");
 }
 
 int main(void) {

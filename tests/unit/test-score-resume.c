@@ -62,7 +62,7 @@ static void test_resume(
     int64_t                n_tokens = 0;
     struct score_bench_run asked    = run;
     asked.stop_after                = 4;
-    while (bench_run(&asked) == SCORE_STOPPED && n_stops < 1000) {
+    while (bench_run(&asked) == LRNN_ERROR_CANCELLED && n_stops < 1000) {
         n_tokens += asked.result.n_tokens;
         n_stops++;
         asked.resume = true;
@@ -97,25 +97,25 @@ static void test_resume(
                 stat(bench_path("resumed", path), &st) == 0 && truncate(path, st.st_size - 40) == 0,
                 "cannot truncate the file");
         test_check(&bench.t,
-                bench_run(&again) == SCORE_DONE && again.result.n_windows == 1 &&
+                bench_run(&again) == LRNN_ERROR_NONE && again.result.n_windows == 1 &&
                         bench_same_files("unbroken", "resumed"),
                 "%s: truncated inside a group", model_name);
     }
 
     // resuming a finished run changes nothing
     test_check(&bench.t,
-            bench_run(&again) == SCORE_DONE && again.result.n_tokens == 0 &&
+            bench_run(&again) == LRNN_ERROR_NONE && again.result.n_tokens == 0 &&
                     bench_same_files("unbroken", "resumed"),
             "a finished run was changed");
 
     // a run without --resume ignores checkpoints
     bench_forget("resumed");
     asked.resume = false;
-    test_check(&bench.t, bench_run(&asked) == SCORE_STOPPED && !no_checkpoint("resumed"),
+    test_check(&bench.t, bench_run(&asked) == LRNN_ERROR_CANCELLED && !no_checkpoint("resumed"),
             "a stopped run left no checkpoint");
     struct score_bench_run restarted = run;
     test_check(&bench.t,
-            bench_run(&restarted) == SCORE_DONE && restarted.result.n_resumed == 0 &&
+            bench_run(&restarted) == LRNN_ERROR_NONE && restarted.result.n_resumed == 0 &&
                     bench_same_files("unbroken", "resumed"),
             "a restarted run used a checkpoint");
 
@@ -140,7 +140,8 @@ static void test_foreign_checkpoint(void) {
     other.name                   = "theirs";
     other.reset                  = SCORE_RESET_DOCUMENT;
     other.stop_after             = 4;
-    test_check(&bench.t, bench_run(&other) == SCORE_STOPPED, "the other run was not stopped");
+    test_check(
+            &bench.t, bench_run(&other) == LRNN_ERROR_CANCELLED, "the other run was not stopped");
 
     struct score_bench_run unbroken = run;
     unbroken.name                   = "unbroken";
@@ -148,7 +149,7 @@ static void test_foreign_checkpoint(void) {
 
     struct score_bench_run stopped = run;
     stopped.stop_after             = 1;
-    test_check(&bench.t, bench_run(&stopped) == SCORE_STOPPED, "the run was not stopped");
+    test_check(&bench.t, bench_run(&stopped) == LRNN_ERROR_CANCELLED, "the run was not stopped");
     char old[700];
     snprintf(old, sizeof(old), "%s.old", mine);
     test_check(&bench.t, rename(mine, old) == 0 && rename(theirs, mine) == 0, "cannot rename: %s",
@@ -158,7 +159,7 @@ static void test_foreign_checkpoint(void) {
     resumed.resume                 = true;
     resumed.warning                = "another run";
     test_check(&bench.t,
-            bench_run(&resumed) == SCORE_DONE && resumed.result.n_resumed == 0 &&
+            bench_run(&resumed) == LRNN_ERROR_NONE && resumed.result.n_resumed == 0 &&
                     bench_same_files("unbroken", "mine"),
             "a checkpoint of another run was used");
     test_check(&bench.t, no_checkpoint("mine"), "a finished run left a checkpoint");
@@ -166,7 +167,7 @@ static void test_foreign_checkpoint(void) {
     // the run's own checkpoint, with a wrong loss and unharmed
     bench_forget("mine");
     stopped.stop_after = 4;
-    test_check(&bench.t, bench_run(&stopped) == SCORE_STOPPED, "the run was not stopped");
+    test_check(&bench.t, bench_run(&stopped) == LRNN_ERROR_CANCELLED, "the run was not stopped");
     char   partial[700];
     size_t size;
     snprintf(partial, sizeof(partial), "%s/0.partial", mine);
@@ -176,15 +177,15 @@ static void test_foreign_checkpoint(void) {
     free(data);
     resumed.warning = "checksum";
     test_check(&bench.t,
-            bench_run(&resumed) == SCORE_DONE && resumed.result.n_resumed == 0 &&
+            bench_run(&resumed) == LRNN_ERROR_NONE && resumed.result.n_resumed == 0 &&
                     bench_same_files("unbroken", "mine"),
             "a damaged checkpoint was used");
 
     bench_forget("mine");
-    test_check(&bench.t, bench_run(&stopped) == SCORE_STOPPED, "the run was not stopped");
+    test_check(&bench.t, bench_run(&stopped) == LRNN_ERROR_CANCELLED, "the run was not stopped");
     resumed.warning = NULL;
     test_check(&bench.t,
-            bench_run(&resumed) == SCORE_DONE && resumed.result.n_resumed > 0 &&
+            bench_run(&resumed) == LRNN_ERROR_NONE && resumed.result.n_resumed > 0 &&
                     bench_same_files("unbroken", "mine"),
             "the run's own checkpoint was not used");
 
@@ -227,7 +228,7 @@ static void test_cut_files(void) {
         struct score_bench_run again = run;
         again.resume                 = true;
         test_check(&bench.t,
-                bench_run(&again) == SCORE_DONE && again.result.n_windows == N_WINDOWS - k,
+                bench_run(&again) == LRNN_ERROR_NONE && again.result.n_windows == N_WINDOWS - k,
                 "%d windows were appended to %d", (int) again.result.n_windows, k);
         test_check(&bench.t, bench_same_files("unbroken", "cut"),
                 "cut after %d windows: other bytes", k);

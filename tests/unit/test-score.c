@@ -80,7 +80,7 @@ static void test_numbers(const char * name) {
             .cache_type = LRNN_CACHE_F32, // F16 rounds differences between calls up
             .window     = { .mode = cases[c].mode, .length = 120, .min_doc_tokens = 3 },
         };
-        test_check(&bench.t, bench_run(&run) == SCORE_DONE, "not done");
+        test_check(&bench.t, bench_run(&run) == LRNN_ERROR_NONE, "not done");
         struct scores    scores = bench_read("numbers");
         struct windows * ws     = bench_windows(model, run.window);
         for (int64_t i = 0; i < scores.n_windows; ++i) {
@@ -219,7 +219,7 @@ static void test_not_finite(void) {
     struct lrnn_model *    model = bench_load(&e, "odd");
     struct score_bench_run run   = { .model = model, .name = "odd", .n_batch = 16, .group = 2 };
     run.window.length            = 60;
-    test_check(&bench.t, bench_run(&run) == SCORE_DONE, "a non-finite loss stopped the run");
+    test_check(&bench.t, bench_run(&run) == LRNN_ERROR_NONE, "a non-finite loss stopped the run");
     struct lrnn_error     err;
     struct scores         scores = bench_read("odd");
     struct windows *      ws     = bench_windows(model, run.window);

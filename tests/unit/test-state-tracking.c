@@ -62,8 +62,8 @@ static struct score probe(struct test * t, struct lrnn_model * model, const char
             .session     = { .n_threads = 1 },
             .n_batch     = n_batch,
         };
-        const enum probe_status status = probe_by_length(model, task, &params, &result, &err);
-        test_check(t, status == PROBE_OK, "%s: %s", spec, err.text);
+        const bool ok = probe_by_length(model, task, &params, &result, &err);
+        test_check(t, ok, "%s: %s", spec, err.text);
         score = (struct score) { result.rows[0].n_asked,
             result.rows[0].n_asked - result.rows[0].n_right, result.rows[0].margin };
     }

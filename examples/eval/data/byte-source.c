@@ -226,7 +226,7 @@ static bool begin_decoder(struct byte_source * s, struct lrnn_error * err) {
         case COMPRESSION_GZIP:
             s->inside = gzip_begin(s);
             if (!s->inside) {
-                error_set(err, LRNN_ERROR_BAD_FILE, "%s: cannot initialize zlib", s->path);
+                error_no_memory(err, "zlib, for %s", s->path);
             }
             return s->inside;
 #endif
@@ -234,14 +234,14 @@ static bool begin_decoder(struct byte_source * s, struct lrnn_error * err) {
         case COMPRESSION_ZSTD:
             s->inside = zstd_begin(s);
             if (!s->inside) {
-                error_set(err, LRNN_ERROR_BAD_FILE, "%s: cannot initialize zstd", s->path);
+                error_no_memory(err, "zstd, for %s", s->path);
             }
             return s->inside;
 #endif
         default:
             return error_set(err, LRNN_ERROR_BAD_FILE,
-                    "%s is compressed with %s, which this build does not support; use a pipe: "
-                    "%s -dc %s | lrnn-perplexity run ... --data -",
+                    "%s is compressed with %s, which this build does not support; read the data "
+                    "from a pipe: %s -dc %s",
                     s->path, command, command, s->path);
     }
 }

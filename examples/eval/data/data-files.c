@@ -91,7 +91,7 @@ static bool read_names(
         }
         const size_t size = strlen(folder) + strlen(e->d_name) + 2;
         char *       path = malloc(size);
-        if (path == NULL || !grow(names, &capacity, *n + 1, sizeof(**names))) {
+        if (path == NULL || !array_grow(names, &capacity, *n + 1, sizeof(**names))) {
             free(path);
             return error_no_memory(w->err, "the files of %s", folder);
         }
@@ -124,7 +124,7 @@ static bool list_folder(const struct walk * w, const char * folder, char *** nam
 }
 
 static bool add_seen(struct walk * w, const char * path, const struct stat * info) {
-    if (!grow(&w->seen, &w->capacity, w->n_seen + 1, sizeof(*w->seen))) {
+    if (!array_grow(&w->seen, &w->capacity, w->n_seen + 1, sizeof(*w->seen))) {
         return error_no_memory(w->err, "the folder %s", path);
     }
     w->seen[w->n_seen++] = (struct folder_id) { info->st_dev, info->st_ino, true };
@@ -187,7 +187,8 @@ static int64_t file_bytes(const struct stat * info) {
 static bool add_file(struct data_files * f, const char * path, int64_t bytes, bool in_folder,
         struct lrnn_error * err) {
     char * copy = malloc(strlen(path) + 1);
-    if (copy == NULL || !grow(&f->files, &f->capacity, (size_t) f->n + 1, sizeof(*f->files))) {
+    if (copy == NULL ||
+            !array_grow(&f->files, &f->capacity, (size_t) f->n + 1, sizeof(*f->files))) {
         free(copy);
         return error_no_memory(err, "the path %s", path);
     }

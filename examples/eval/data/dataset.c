@@ -95,7 +95,7 @@ static bool store_add(
                 doc->file, (long long) doc->line, s->max_bytes);
     }
     char * copy = malloc(doc->size + source_size); // the source, then the text
-    if (copy == NULL || !grow(&s->documents, &s->capacity, s->n + 1, sizeof(*s->documents))) {
+    if (copy == NULL || !array_grow(&s->documents, &s->capacity, s->n + 1, sizeof(*s->documents))) {
         free(copy);
         return error_no_memory(err, "a text of %zu bytes", doc->size);
     }
@@ -192,7 +192,7 @@ static bool copy_strings(struct dataset * ds, const struct dataset_params * para
     ds->strings            = malloc(size + strlen(where) + 1);
     ds->used_names         = calloc(used_size, 1);
     if (ds->strings == NULL || ds->used_names == NULL) {
-        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory");
+        return error_no_memory(err, "a data set");
     }
     snprintf(ds->strings, size, params->text_field != NULL ? "{%s}" : "%s", templates);
     strcpy(ds->strings + size, where);
@@ -232,20 +232,20 @@ static bool check_params(const struct dataset_params * params, const struct data
                 params->preset, names);
     }
     if (params->n_paths < 1) {
-        return error_set(err, LRNN_ERROR_BAD_FILE,
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
                 "no data; expected files, folders or - for standard input");
     }
     if (params->template != NULL && params->text_field != NULL) {
-        return error_set(err, LRNN_ERROR_BAD_FILE,
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
                 "both a template and a text field are given; expected one of them");
     }
     if (params->start_doc < 0 || params->max_docs < 0) {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "%s is %lld; expected 0 or more",
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "%s is %lld; expected 0 or more",
                 params->start_doc < 0 ? "start_doc" : "max_docs",
                 (long long) (params->start_doc < 0 ? params->start_doc : params->max_docs));
     }
     if (!(params->max_bad_share >= 0 && params->max_bad_share <= 1)) {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "max_bad_share is %g; expected 0 to 1",
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "max_bad_share is %g; expected 0 to 1",
                 params->max_bad_share);
     }
     return true;
@@ -259,7 +259,7 @@ struct dataset * dataset_open(const struct dataset_params * params, struct lrnn_
     }
     struct dataset * ds = calloc(1, sizeof(*ds));
     if (ds == NULL) {
-        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory");
+        error_no_memory(err, "a data set");
         return NULL;
     }
     ds->start_doc     = params->start_doc;
@@ -466,9 +466,8 @@ static enum dataset_status next_in_order(
                 }
                 break;
             case RECORD_TEXT_NO_MEMORY:
-                error_set(err, LRNN_ERROR_NO_MEMORY,
-                        "%s:%lld: out of memory for a text of more than %zu bytes", ds->reader.name,
-                        (long long) record.line, ds->text.n);
+                error_no_memory(err, "a text of more than %zu bytes at %s:%lld", ds->text.n,
+                        ds->reader.name, (long long) record.line);
                 return DATASET_ERROR;
         }
     }

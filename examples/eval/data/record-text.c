@@ -16,7 +16,7 @@ static int add_path(
     char             quote[128];
     struct json_path path;
     if (!json_path_parse(text, size, &path)) {
-        error_set(err, LRNN_ERROR_BAD_FILE,
+        error_set(err, LRNN_ERROR_BAD_INPUT,
                 "%s is not a field name; expected 1 to %d keys separated by '.'",
                 slice_quote(quote, sizeof(quote), (struct slice) { text, size }), JSON_MAX_PARTS);
         return -1;
@@ -30,7 +30,7 @@ static int add_path(
         }
     }
     if (t->n_paths == JSON_MAX_PATHS) {
-        error_set(err, LRNN_ERROR_BAD_FILE, "more than %d different fields", JSON_MAX_PATHS);
+        error_set(err, LRNN_ERROR_BAD_INPUT, "more than %d different fields", JSON_MAX_PATHS);
         return -1;
     }
     t->paths[t->n_paths] = path;
@@ -43,7 +43,7 @@ static bool add_part(struct record_text * t, const char * literal, size_t size, 
         return true;
     }
     if (t->n_parts == RECORD_TEXT_MAX_PARTS) {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "the templates have more than %d parts",
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "the templates have more than %d parts",
                 RECORD_TEXT_MAX_PARTS);
     }
     t->parts[t->n_parts].literal = literal;
@@ -57,7 +57,7 @@ bool record_text_add_template(
         struct record_text * t, const char * text, size_t size, struct lrnn_error * err) {
     if (t->n_templates == RECORD_TEXT_MAX_TEMPLATES) {
         return error_set(
-                err, LRNN_ERROR_BAD_FILE, "more than %d templates", RECORD_TEXT_MAX_TEMPLATES);
+                err, LRNN_ERROR_BAD_INPUT, "more than %d templates", RECORD_TEXT_MAX_TEMPLATES);
     }
     const int    begin    = t->n_parts;
     bool         has_path = false;
@@ -76,7 +76,7 @@ bool record_text_add_template(
             const char * close = *p == '{' ? memchr(p, '}', (size_t) (end - p)) : NULL;
             if (close == NULL) {
                 char quote[256];
-                return error_set(err, LRNN_ERROR_BAD_FILE,
+                return error_set(err, LRNN_ERROR_BAD_INPUT,
                         "template %s: unmatched '%c' (%c%c is a literal brace)",
                         slice_quote(quote, sizeof(quote), (struct slice) { text, size }), *p, *p,
                         *p);
@@ -95,7 +95,7 @@ bool record_text_add_template(
     }
     if (!has_path) {
         char quote[256];
-        return error_set(err, LRNN_ERROR_BAD_FILE, "template %s has no field in braces",
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "template %s has no field in braces",
                 slice_quote(quote, sizeof(quote), (struct slice) { text, size }));
     }
     t->templates[t->n_templates].parts_begin = begin;
@@ -109,7 +109,7 @@ bool record_text_set_where(struct record_text * t, const char * where, struct lr
     const char * field = where;
     if (equal == NULL || equal == where) {
         char quote[256];
-        return error_set(err, LRNN_ERROR_BAD_FILE,
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
                 "filter %s: expected field=value or field!=value",
                 slice_quote(quote, sizeof(quote), (struct slice) { where, strlen(where) }));
     }

@@ -33,7 +33,7 @@ static size_t skip_string(const char * p, size_t n, size_t i) {
 }
 
 #define CONVERT       "; convert it to JSON lines: lrnn-convert data FILE -o OUT.jsonl"
-#define PIPE(command) "; use a pipe: " command " -dc FILE | lrnn-perplexity run ... --data -"
+#define PIPE(command) "; read the data from a pipe: " command " -dc FILE"
 
 // Formats that cannot be read.
 static const struct {
@@ -182,7 +182,7 @@ static bool read_more(struct record_reader * r, struct lrnn_error * err) {
         b->n -= r->begin;
         r->begin = 0;
     }
-    if (!grow(&b->data, &b->capacity, b->n + READ_SIZE, 1)) {
+    if (!array_grow(&b->data, &b->capacity, b->n + READ_SIZE, 1)) {
         return error_no_memory(err, "a record of more than %zu bytes of %s", b->n, r->name);
     }
     size_t n;

@@ -54,7 +54,7 @@ static int32_t string_set_find(struct string_set * set, const char * name) {
             return i;
         }
     }
-    if (!grow(&set->text, &set->capacity, set->size + strlen(name) + 2, 1)) {
+    if (!array_grow(&set->text, &set->capacity, set->size + strlen(name) + 2, 1)) {
         return -1;
     }
     if (set->n > 0) {
@@ -140,7 +140,7 @@ static bool flush(struct windows * ws, struct lrnn_error * err) {
         ws->summary.n_targets += ws->scored[t];
         ws->summary.n_bytes += ws->scored[t] ? ws->bytes[t] : 0;
     }
-    if (!grow(&ws->offsets, &ws->capacity, (size_t) ws->n + 1, sizeof(*ws->offsets))) {
+    if (!array_grow(&ws->offsets, &ws->capacity, (size_t) ws->n + 1, sizeof(*ws->offsets))) {
         return error_no_memory(err, "windows of tokens");
     }
     ws->offsets[ws->n] = ftello(ws->file);
@@ -160,7 +160,7 @@ static bool flush(struct windows * ws, struct lrnn_error * err) {
 }
 
 static bool push_span(struct windows * ws, struct window_span span, struct lrnn_error * err) {
-    if (!grow(&ws->spans, &ws->cap_spans, (size_t) ws->n_spans + 1, sizeof(*ws->spans))) {
+    if (!array_grow(&ws->spans, &ws->cap_spans, (size_t) ws->n_spans + 1, sizeof(*ws->spans))) {
         return error_no_memory(err, "windows of tokens");
     }
     ws->spans[ws->n_spans++] = span;
@@ -204,7 +204,7 @@ static bool cover(const struct lrnn_model * model, const struct document * doc, 
         struct lrnn_error * err) {
     size_t * spans = malloc(((size_t) e->n + 1) * sizeof(*spans));
     if (spans == NULL) {
-        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for %" PRId64 " tokens", e->n);
+        return error_no_memory(err, "%" PRId64 " tokens", e->n);
     }
     bool ok = lrnn_token_spans(model, doc->text, doc->size, e->tokens, e->n, spans, err);
     for (int64_t i = 0; i < e->n && ok; ++i) {
@@ -229,7 +229,7 @@ static bool encode(struct windows * ws, const struct document * doc, struct enco
     if (ok) {
         e->bytes = malloc(((size_t) e->n + 1) * sizeof(*e->bytes));
         if (e->bytes == NULL) {
-            error_set(&why, LRNN_ERROR_NO_MEMORY, "out of memory for %" PRId64 " tokens", e->n);
+            error_no_memory(&why, "%" PRId64 " tokens", e->n);
         }
         ok = e->bytes != NULL && cover(ws->model, doc, e, &why);
     }
@@ -331,7 +331,7 @@ static bool add_all(struct windows * ws, struct dataset * ds, windows_progress p
         }
         ws->summary.counts = dataset_get_counts(ds);
         if (progress != NULL && !progress(&ws->summary, user)) {
-            return error_set(err, LRNN_ERROR_BAD_FILE, "stopped while reading the data");
+            return error_set(err, LRNN_ERROR_CANCELLED, "stopped while reading the data");
         }
     }
     ws->n_tokens = ws->n_spans = 0; // an incomplete last window is dropped
@@ -384,17 +384,17 @@ static FILE * nameless_file(const char * folder, struct lrnn_error * err) {
 
 static bool check_params(const struct window_params * p, struct lrnn_error * err) {
     if (p->length < 2 || p->length > WINDOW_MAX_LENGTH) {
-        return error_set(err, LRNN_ERROR_BAD_FILE,
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
                 "the window has %" PRId64 " tokens; expected 2 to %d", p->length,
                 WINDOW_MAX_LENGTH);
     }
     for (int i = 0; i < p->n_contexts; ++i) {
         if (p->mode != WINDOW_PACKED || p->contexts[i] < 1 ||
                 p->contexts[i] > p->length - WINDOW_SAME_TARGETS) {
-            return error_set(err, LRNN_ERROR_BAD_FILE,
-                    "same targets (%d) after a context of %" PRId64
-                    " tokens; expected packed windows and 1 to %" PRId64 " tokens",
-                    WINDOW_SAME_TARGETS, p->contexts[i], p->length - WINDOW_SAME_TARGETS);
+            return error_set(err, LRNN_ERROR_BAD_INPUT,
+                    "context lengths need packed windows and 1 to %" PRId64
+                    " tokens, so that %d targets follow; got %" PRId64,
+                    p->length - WINDOW_SAME_TARGETS, WINDOW_SAME_TARGETS, p->contexts[i]);
         }
     }
     return true;
@@ -405,7 +405,7 @@ static bool prepare(struct windows * ws, const char * folder, struct lrnn_error 
     struct window_params *       p    = &ws->params;
 
     if (!info.has_tokenizer) {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "the model has no tokenizer");
+        return error_set(err, LRNN_ERROR_BAD_MODEL, "the model has no tokenizer");
     }
     p->min_doc_tokens =
             p->mode != WINDOW_DOCUMENT || p->min_doc_tokens == 0 || p->min_doc_tokens > p->length
@@ -418,10 +418,12 @@ static bool prepare(struct windows * ws, const char * folder, struct lrnn_error 
     ws->bos_window    = p->bos == WINDOW_BOS_WINDOW;
     ws->summary.bos   = ws->bos_doc ? "doc" : ws->bos_window ? "window" : "none";
     if ((ws->bos_doc || ws->bos_window) && ws->bos < 0) {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "the model has no bos token; use --bos none");
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
+                "bos is '%s', but the model has no bos token; expected 'none'", ws->summary.bos);
     }
     if (p->eos == WINDOW_EOS_DOC && ws->eos < 0) {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "the model has no eos token; use --eos none");
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
+                "eos is 'doc', but the model has no eos token; expected 'none'");
     }
     const size_t w = (size_t) p->length;
     ws->tokens     = malloc(w * sizeof(*ws->tokens));
@@ -520,7 +522,7 @@ bool windows_read(
     struct window_header header;
     *window = (struct window) { .index = index };
     if (index < 0 || index >= ws->n * n_contexts) {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "window %" PRId64 "; expected 0 to %" PRId64,
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "window %" PRId64 "; expected 0 to %" PRId64,
                 index, ws->n * n_contexts - 1);
     }
     bool ok = fseeko(ws->file, ws->offsets[index / n_contexts], SEEK_SET) == 0 &&
@@ -554,9 +556,7 @@ bool windows_read(
         }
     }
     if (!ok) {
-        error_set(err, LRNN_ERROR_SYSTEM,
-                "cannot read window %" PRId64 " from the temporary file: %s", index,
-                strerror(errno));
+        error_system(err, "cannot read window %" PRId64 " from the temporary file", index);
         window_free(window);
     }
     return ok;

@@ -1,5 +1,6 @@
 #include "eval/estimates/kl.h"
 
+#include "base/buffer.h"
 #include "base/error.h"
 
 #include <inttypes.h>
@@ -30,8 +31,7 @@ static double log_sum(const float * z, int64_t n, float max) {
     return log(sum);
 }
 
-struct divergence divergence_of(
-        const float * logits_p, const float * logits_q, int64_t n_vocab, int32_t target) {
+struct kl kl_of(const float * logits_p, const float * logits_q, int64_t n_vocab, int32_t target) {
     int64_t      top_p, top_q;
     const double zero_p = (double) top_of(logits_p, n_vocab, &top_p);
     const double zero_q = (double) top_of(logits_q, n_vocab, &top_q);
@@ -44,7 +44,7 @@ struct divergence divergence_of(
         const double ln_q = (double) logits_q[v] - zero_q - sum_q;
         kl += exp(ln_p) * (ln_p - ln_q);
     }
-    return (struct divergence) {
+    return (struct kl) {
         .kl       = kl,
         .nll_p    = sum_p + zero_p - (double) logits_p[target],
         .nll_q    = sum_q + zero_q - (double) logits_q[target],
@@ -56,46 +56,27 @@ struct divergence divergence_of(
 // Windows
 //
 
-static void release(struct divergence_window * w) {
-    free(w->kl);
-    free(w->nll_p);
-    free(w->nll_q);
-    free(w->same_top);
-    *w = (struct divergence_window) { 0 };
-}
-
-void divergence_windows_free(struct divergence_windows * w) {
+void kl_windows_free(struct kl_windows * w) {
     for (int64_t i = 0; i < w->n; ++i) {
-        release(&w->windows[i]);
+        free(w->windows[i].at);
     }
     free(w->windows);
-    *w = (struct divergence_windows) { 0 };
+    *w = (struct kl_windows) { 0 };
 }
 
-// Appends a window of n positions, none scored. NULL: out of memory.
-static struct divergence_window * append(struct divergence_windows * w, int64_t n) {
-    struct divergence_window * more = realloc(w->windows, (size_t) (w->n + 1) * sizeof(*more));
-    if (more == NULL) {
-        return NULL;
-    }
-    w->windows                    = more;
-    const size_t             size = (size_t) (n > 0 ? n : 1);
-    struct divergence_window one  = {
-         .n        = n,
-         .kl       = malloc(size * sizeof(float)),
-         .nll_p    = calloc(size, sizeof(float)),
-         .nll_q    = calloc(size, sizeof(float)),
-         .same_top = calloc(size, 1),
-    };
-    if (one.kl == NULL || one.nll_p == NULL || one.nll_q == NULL || one.same_top == NULL) {
-        release(&one);
-        return NULL;
+// Appends a window of n positions, none scored.
+static bool append(struct kl_windows * w, int64_t n) {
+    struct kl_position * at = calloc((size_t) (n > 0 ? n : 1), sizeof(*at));
+    if (at == NULL ||
+            !array_grow(&w->windows, &w->capacity, (size_t) w->n + 1, sizeof(*w->windows))) {
+        free(at);
+        return false;
     }
     for (int64_t i = 0; i < n; ++i) {
-        one.kl[i] = NAN;
+        at[i].kl = NAN;
     }
-    more[w->n] = one;
-    return &more[w->n++];
+    w->windows[w->n++] = (struct kl_window) { n, at };
+    return true;
 }
 
 static bool all_finite(const float * x, int64_t n) {
@@ -107,19 +88,17 @@ static bool all_finite(const float * x, int64_t n) {
     return true;
 }
 
-bool divergence_measure(struct lrnn_session * const * sessions, int n_sessions, int64_t n_vocab,
-        const struct window * window, int64_t n_batch, struct divergence_windows * out,
-        bool * not_finite, struct lrnn_error * err) {
-    *not_finite = false;
+bool kl_measure(struct lrnn_session * const * sessions, int n_sessions, int64_t n_vocab,
+        const struct window * window, int64_t n_batch, struct kl_windows * out,
+        struct lrnn_error * err) {
     for (int s = 0; s < n_sessions; ++s) {
         if (!lrnn_seq_reset(sessions[s], 0, err)) {
             return false;
         }
     }
     for (int s = 1; s < n_sessions; ++s) {
-        if (append(&out[s - 1], window->n_tokens - 1) == NULL) {
-            return error_set(err, LRNN_ERROR_NO_MEMORY,
-                    "out of memory for the %" PRId64 " positions of window %" PRId64,
+        if (!append(&out[s - 1], window->n_tokens - 1)) {
+            return error_no_memory(err, "the %" PRId64 " positions of window %" PRId64,
                     window->n_tokens - 1, window->index);
         }
     }
@@ -142,19 +121,15 @@ bool divergence_measure(struct lrnn_session * const * sessions, int n_sessions, 
             for (int s = 1; s < n_sessions; ++s) {
                 const float * q = lrnn_logits(sessions[s], i);
                 if (!all_finite(p, n_vocab) || !all_finite(q, n_vocab)) {
-                    error_set(err, LRNN_ERROR_BAD_INPUT,
+                    return error_set(err, LRNN_ERROR_NOT_FINITE,
                             "window %" PRId64 ": model %d has non-finite logits after %" PRId64
                             " tokens",
                             window->index, all_finite(p, n_vocab) ? s + 1 : 1, t);
-                    *not_finite = true;
-                    return false;
                 }
-                const struct divergence    d = divergence_of(p, q, n_vocab, window->tokens[t]);
-                struct divergence_window * w = &out[s - 1].windows[out[s - 1].n - 1];
-                w->kl[t - 1]                 = (float) d.kl;
-                w->nll_p[t - 1]              = (float) d.nll_p;
-                w->nll_q[t - 1]              = (float) d.nll_q;
-                w->same_top[t - 1]           = d.same_top;
+                const struct kl    d = kl_of(p, q, n_vocab, window->tokens[t]);
+                struct kl_window * w = &out[s - 1].windows[out[s - 1].n - 1];
+                w->at[t - 1]         = (struct kl_position) { (float) d.kl, (float) d.nll_p,
+                            (float) d.nll_q, d.same_top };
             }
         }
     }
@@ -165,40 +140,31 @@ bool divergence_measure(struct lrnn_session * const * sessions, int n_sessions, 
 // Summaries
 //
 
-int divergence_ranges(int64_t last, int64_t bucket, struct divergence_range * ranges, int max) {
-    int n = 0;
-    for (int64_t from = 1; from <= last && n < max;) {
-        const int64_t to = bucket > 0 ? from + bucket - 1 : from == 1 ? 64 : 2 * (from - 1);
-        ranges[n++]      = (struct divergence_range) { from, to < last ? to : last };
-        from             = to + 1;
-    }
-    return n;
-}
-
 enum column { COLUMN_KL, COLUMN_P, COLUMN_Q, COLUMN_TOP, N_COLUMNS };
 
-static bool summarize(const struct divergence_windows * w, struct divergence_range range,
-        struct stats_pair * columns, double * kl, struct divergence_summary * out) {
+static bool summarize(const struct kl_windows * w, struct position_range range,
+        struct stats_pair * columns, double * kl, struct kl_summary * out) {
     int64_t n = 0;
     for (int64_t i = 0; i < w->n; ++i) {
-        const struct divergence_window * x   = &w->windows[i];
-        struct stats_pair *              row = columns + i * N_COLUMNS;
+        const struct kl_window * x   = &w->windows[i];
+        struct stats_pair *      row = columns + i * N_COLUMNS;
         memset(row, 0, N_COLUMNS * sizeof(*row));
-        for (int64_t t = range.first; t <= range.last && t <= x->n; ++t) {
-            if (isnan(x->kl[t - 1])) {
+        for (int64_t t = range.from; t <= range.to && t <= x->n; ++t) {
+            const struct kl_position * at = &x->at[t - 1];
+            if (isnan(at->kl)) {
                 continue;
             }
-            kl[n++] = (double) x->kl[t - 1];
-            row[COLUMN_KL].num += (double) x->kl[t - 1];
-            row[COLUMN_P].num += (double) x->nll_p[t - 1];
-            row[COLUMN_Q].num += (double) x->nll_q[t - 1];
-            row[COLUMN_TOP].num += x->same_top[t - 1];
+            kl[n++] = (double) at->kl;
+            row[COLUMN_KL].num += (double) at->kl;
+            row[COLUMN_P].num += (double) at->nll_p;
+            row[COLUMN_Q].num += (double) at->nll_q;
+            row[COLUMN_TOP].num += at->same_top;
             for (int c = 0; c < N_COLUMNS; ++c) {
                 row[c].den += 1.0;
             }
         }
     }
-    *out = (struct divergence_summary) { .range = range, .n = n, .kl_p99 = NAN, .kl_max = NAN };
+    *out = (struct kl_summary) { .range = range, .n = n, .kl_p99 = NAN, .kl_max = NAN };
     if (n > 0) {
         stats_sort(kl, n);
         out->kl_p99 = stats_quantile(kl, n, 0.99);
@@ -228,8 +194,8 @@ static bool summarize(const struct divergence_windows * w, struct divergence_ran
     return ok;
 }
 
-bool divergence_summarize(const struct divergence_windows * w,
-        const struct divergence_range * ranges, int n_ranges, struct divergence_summary * out) {
+bool kl_summarize(const struct kl_windows * w, const struct position_range * ranges, int n_ranges,
+        struct kl_summary * out) {
     int64_t n = 0;
     for (int64_t i = 0; i < w->n; ++i) {
         n += w->windows[i].n;

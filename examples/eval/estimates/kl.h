@@ -11,68 +11,59 @@
 //     top-1 agreement: argmax p = argmax q
 //
 // The models run side by side, one call each for the same tokens, so no logits are stored. Results
-// take 13 bytes per position and pair of models.
+// take 16 bytes per position and pair of models.
 
 #include "lrnn.h"
-#include "eval/estimates/stats.h"
-#include "eval/data/windows.h"
+#include "eval/estimates/losses.h"
 
 // One position. Sums are in double precision.
-struct divergence {
+struct kl {
     double kl;
     double nll_p, nll_q; // of the target
     bool   same_top;
 };
 
-struct divergence divergence_of(
-        const float * logits_p, const float * logits_q, int64_t n_vocab, int32_t target);
+struct kl kl_of(const float * logits_p, const float * logits_q, int64_t n_vocab, int32_t target);
 
-// One window.
-struct divergence_window {
-    int64_t   n;        // W − 1 positions; index t − 1
-    float *   kl;       // [n]; NaN: not scored
-    float *   nll_p;    // [n]
-    float *   nll_q;    // [n]
-    uint8_t * same_top; // [n]
+// One position of a window, rounded.
+struct kl_position {
+    float kl; // NaN: not scored
+    float nll_p, nll_q;
+    bool  same_top;
 };
 
-struct divergence_windows {
-    int64_t                    n;
-    struct divergence_window * windows;
+struct kl_window {
+    int64_t              n;  // W − 1 positions
+    struct kl_position * at; // [n]; index t − 1
+};
+
+struct kl_windows {
+    int64_t            n;
+    size_t             capacity;
+    struct kl_window * windows;
 };
 
 // Feeds one window to sequence 0 of all sessions, from an empty state, in calls of at most n_batch
 // tokens. Appends the results of session i + 1, relative to session 0, to out[i]. Non-finite logits
-// are an error that names the position, with *not_finite set.
+// are an error that names the position.
 // - n_sessions: 2 or more
-bool divergence_measure(struct lrnn_session * const * sessions, int n_sessions, int64_t n_vocab,
-        const struct window * window, int64_t n_batch, struct divergence_windows * out,
-        bool * not_finite, struct lrnn_error * err);
-void divergence_windows_free(struct divergence_windows * w);
-
-// Positions first … last.
-struct divergence_range {
-    int64_t first, last;
-};
+bool kl_measure(struct lrnn_session * const * sessions, int n_sessions, int64_t n_vocab,
+        const struct window * window, int64_t n_batch, struct kl_windows * out,
+        struct lrnn_error * err);
+void kl_windows_free(struct kl_windows * w);
 
 // All windows over a range of positions, with intervals over windows (stats.h).
-struct divergence_summary {
-    struct divergence_range range;
-    int64_t                 n;      // positions
-    struct stats_estimate   kl;     // mean
-    double                  kl_p99; // 99th percentile over positions
-    double                  kl_max;
-    struct stats_estimate   nll_p, nll_q;
-    struct stats_estimate   change;   // of the mean nll, q − p, paired: ln of the perplexity ratio
-    struct stats_estimate   same_top; // fraction
+struct kl_summary {
+    struct position_range range;
+    int64_t               n;      // positions
+    struct stats_estimate kl;     // mean
+    double                kl_p99; // 99th percentile over positions
+    double                kl_max;
+    struct stats_estimate nll_p, nll_q;
+    struct stats_estimate change;   // of the mean nll, q − p, paired: ln of the perplexity ratio
+    struct stats_estimate same_top; // fraction
 };
 
 // Makes one summary per range. Returns false if out of memory.
-bool divergence_summarize(const struct divergence_windows * w,
-        const struct divergence_range * ranges, int n_ranges, struct divergence_summary * out);
-
-enum { DIVERGENCE_RANGES_MAX = 4096 };
-
-// Cuts positions 1 … last into ranges of `bucket` positions; 0: 1 … 64, then up to the next powers
-// of two. Returns their number.
-int divergence_ranges(int64_t last, int64_t bucket, struct divergence_range * ranges, int max);
+bool kl_summarize(const struct kl_windows * w, const struct position_range * ranges, int n_ranges,
+        struct kl_summary * out);

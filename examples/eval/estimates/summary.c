@@ -65,7 +65,7 @@ static bool make_buckets(
     const int               n = ranges != NULL ? ranges_of_buckets(s->length, bucket, ranges) : 0;
     if (n < 0) {
         return error_set(err, LRNN_ERROR_BAD_INPUT,
-                "%s: --bucket is %" PRId64 ", which cuts %" PRId64 " positions into more than %d",
+                "%s: bucket is %" PRId64 ", which cuts %" PRId64 " positions into more than %d",
                 s->meta.model, bucket, s->length, RANGES_MAX_BUCKETS);
     }
     return (ranges != NULL && make_losses(s, scores, ranges, n, &s->buckets)) || no_memory(s, err);

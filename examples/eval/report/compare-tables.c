@@ -1,17 +1,23 @@
 #include "eval/report/compare-tables.h"
 
 #include "base/arena.h"
+#include "base/error.h"
+#include "base/json-write.h"
+#include "eval/scores/model-facts.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+//
+// Runs
+//
 
 enum column { TARGETS, FIRST, SECOND, DIFFERENCE, INTERVAL, RATIO, WON, P, N_COLUMNS };
 
 static const char * const TITLES[N_COLUMNS] = { "targets", "first", "second", "difference",
     "95 % interval", "ratio of ppl", "windows won", "p" };
-
-enum { NOTE_SIZE = 768 };
 
 // - base, other: the two values
 static bool add_row(struct arena * a, struct table * t, const char * targets, const char * base,
@@ -36,25 +42,13 @@ static bool add_row(struct arena * a, struct table * t, const char * targets, co
 }
 
 // A table with its header alone.
-// - note: NOTE_SIZE bytes, to be filled
-static struct table * begin(struct arena * a, int max_rows, const char * base, const char * other,
-        const char * unit, char ** note) {
-    struct table * t     = table_new(a, max_rows, N_COLUMNS);
-    const size_t   size  = strlen(base) + strlen(other) + strlen(unit) + 64;
-    char *         title = arena_alloc(a, size);
-    *note                = arena_alloc(a, NOTE_SIZE);
-    bool ok              = t != NULL && title != NULL && *note != NULL;
-    for (int c = 0; c < N_COLUMNS && ok; ++c) {
-        ok = table_set(a, t, 0, c, "%s", TITLES[c]);
+static struct table * begin(
+        struct arena * a, int max_rows, const char * base, const char * other, const char * unit) {
+    struct table * t = table_with_head(a, max_rows, TITLES, N_COLUMNS);
+    if (t != NULL) {
+        t->title = arena_print(a, "%s (second) minus %s (first), %s", other, base, unit);
     }
-    if (!ok) {
-        return NULL;
-    }
-    snprintf(title, size, "%s (second) minus %s (first), %s", other, base, unit);
-    t->title  = title;
-    t->note   = *note;
-    t->n_rows = 1;
-    return t;
+    return t != NULL && t->title != NULL ? t : NULL;
 }
 
 static void show_loss(const struct loss * l, char text[32]) {
@@ -66,12 +60,11 @@ static void show_loss(const struct loss * l, char text[32]) {
 }
 
 struct table * comparison_table(const struct comparison * c, struct arena * a) {
-    char *         note;
-    struct table * t = begin(a, c->n_buckets + 3, c->base->meta.model, c->other->meta.model,
-            "nats per token", &note);
-    const bool     has_beyond = c->beyond.difference.n > 0;
-    bool           ok         = t != NULL;
-    char           targets[64], base[32], other[32];
+    struct table * t =
+            begin(a, c->n_buckets + 3, c->base->meta.model, c->other->meta.model, "nats per token");
+    const bool has_beyond = c->beyond.difference.n > 0;
+    bool       ok         = t != NULL;
+    char       targets[64], base[32], other[32];
 
     for (int i = 0; i < c->n_buckets && ok; ++i) {
         const struct loss * l = &c->base->buckets.at[i];
@@ -94,23 +87,22 @@ struct table * comparison_table(const struct comparison * c, struct arena * a) {
     if (!ok) {
         return NULL;
     }
-    const int n = snprintf(note, NOTE_SIZE,
-            "Paired by window; negative: the second is better. Rely on %s: of %d buckets, one in "
-            "20 "
-            "seems to differ by chance.",
-            has_beyond ? "the row beyond the trained length" : "the row of all targets",
-            c->n_buckets);
+    char left_out[96] = "";
     if (c->n_left_out > 0) {
-        snprintf(note + n, NOTE_SIZE - (size_t) n,
+        snprintf(left_out, sizeof(left_out),
                 " %" PRId64 " windows are in only one run and are excluded.", c->n_left_out);
     }
-    return t;
+    t->note = arena_print(a,
+            "Paired by window; negative: the second is better. Rely on %s: of %d buckets, one in "
+            "20 seems to differ by chance.%s",
+            has_beyond ? "the row beyond the trained length" : "the row of all targets",
+            c->n_buckets, left_out);
+    return t->note != NULL ? t : NULL;
 }
 
 struct table * byte_comparison_table(const struct byte_comparison * c, const char * base_name,
         const char * other_name, struct arena * a) {
-    char *         note;
-    struct table * t = begin(a, 3, base_name, other_name, "bits per byte", &note);
+    struct table * t = begin(a, 3, base_name, other_name, "bits per byte");
     char           base[32], other[32];
 
     snprintf(base, sizeof(base), "%.4f", c->base.value);
@@ -120,11 +112,186 @@ struct table * byte_comparison_table(const struct byte_comparison * c, const cha
                     !add_row(a, t, "beyond both lengths", "", "", &c->beyond, false))) {
         return NULL;
     }
-    snprintf(note, NOTE_SIZE,
+    t->note = arena_print(a,
             "The tokenizers differ, so the comparison covers stretches of text that both runs "
-            "scored "
-            "and that begin and end between tokens of both: %" PRId64 " of %" PRId64 " and %" PRId64
-            " bytes, paired by windows of the first.",
+            "scored and that begin and end between tokens of both: %" PRId64 " of %" PRId64
+            " and %" PRId64 " bytes, paired by windows of the first.",
             c->bytes, c->base_bytes, c->other_bytes);
-    return t;
+    return t->note != NULL ? t : NULL;
+}
+
+//
+// Models by their distributions
+//
+
+bool kl_report_make(struct kl_report * r, const struct kl_windows * found, int64_t bucket,
+        struct lrnn_error * err) {
+    const int64_t           last   = r->window - 1;
+    struct position_range * ranges = calloc(RANGES_MAX_BUCKETS + 1, sizeof(*ranges));
+    bool                    ok     = ranges != NULL;
+    if (ok) {
+        r->n_ranges = ranges_of_buckets(last, bucket, ranges);
+        if (r->n_ranges < 0) {
+            free(ranges);
+            return error_set(err, LRNN_ERROR_BAD_INPUT,
+                    "bucket is %" PRId64 ", which cuts %" PRId64 " positions into more than %d",
+                    bucket, last, RANGES_MAX_BUCKETS);
+        }
+        ranges[r->n_ranges] = (struct position_range) { 1, last };
+        r->summaries =
+                calloc((size_t) ((r->n_models - 1) * (r->n_ranges + 1)), sizeof(*r->summaries));
+        ok = r->summaries != NULL;
+    }
+    for (int m = 1; m < r->n_models && ok; ++m) {
+        ok = kl_summarize(
+                &found[m - 1], ranges, r->n_ranges + 1, r->summaries + (m - 1) * (r->n_ranges + 1));
+    }
+    free(ranges);
+    return ok || error_no_memory(err, "the comparison of %d models", r->n_models);
+}
+
+void kl_report_free(struct kl_report * r) {
+    free(r->summaries);
+    r->summaries = NULL;
+}
+
+static const char * base_name(const char * path) {
+    const char * slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+static void estimate_json(
+        struct json_writer * w, const char * key, const struct stats_estimate * e) {
+    json_object(w, key);
+    json_number(w, "value", e->value);
+    json_number(w, "se", e->se);
+    json_number(w, "lo", e->lo);
+    json_number(w, "hi", e->hi);
+    json_end(w);
+}
+
+static void summary_json(struct json_writer * w, const char * key, const struct kl_summary * s) {
+    json_object(w, key);
+    json_int(w, "from", s->range.from);
+    json_int(w, "to", s->range.to);
+    json_int(w, "positions", s->n);
+    estimate_json(w, "kl", &s->kl);
+    json_number(w, "kl_p99", s->kl_p99);
+    json_number(w, "kl_max", s->kl_max);
+    estimate_json(w, "nll_reference", &s->nll_p);
+    estimate_json(w, "nll", &s->nll_q);
+    estimate_json(w, "nll_change", &s->change);
+    estimate_json(w, "same_top1", &s->same_top);
+    json_end(w);
+}
+
+// Begins the object of model i.
+static void model_json(
+        struct json_writer * w, const char * key, const struct kl_report * r, int i) {
+    const struct lrnn_model_info info = lrnn_model_get_info(r->models[i]);
+    char                         identity[17];
+    snprintf(identity, sizeof(identity), "%016" PRIx64, info.identity);
+    json_object(w, key);
+    json_string(w, "file", base_name(r->paths[i]));
+    json_string(w, "family", info.family);
+    json_string(w, "eigenvalues", info.eigenvalues);
+    json_string(w, "type", model_type(r->models[i], NULL));
+    json_int(w, "weight_bytes", info.weight_bytes);
+    json_string(w, "identity", identity);
+}
+
+bool kl_report_write_json(const struct kl_report * r, FILE * out, struct lrnn_error * err) {
+    struct json_writer w = { .out = out };
+    (void) err;
+    json_object(&w, NULL);
+    json_line(&w, 2);
+    json_string(&w, "schema", "lrnn-compare/1");
+    json_line(&w, 2);
+    json_object(&w, "data");
+    json_string(&w, "dataset", r->dataset);
+    json_string(&w, "fingerprint", r->data->fingerprint);
+    json_int(&w, "windows", r->data->n_windows);
+    json_int(&w, "window", r->window);
+    json_int(&w, "tokens", r->data->n_tokens);
+    json_end(&w);
+    json_line(&w, 2);
+    model_json(&w, "reference", r, 0);
+    json_end(&w);
+    json_line(&w, 2);
+    json_array(&w, "models");
+    for (int m = 1; m < r->n_models; ++m) {
+        const struct kl_summary * s = r->summaries + (m - 1) * (r->n_ranges + 1);
+        json_line(&w, 4);
+        model_json(&w, NULL, r, m);
+        json_line(&w, 6);
+        summary_json(&w, "all", &s[r->n_ranges]);
+        json_line(&w, 6);
+        json_array(&w, "buckets");
+        for (int i = 0; i < r->n_ranges; ++i) {
+            json_line(&w, 8);
+            summary_json(&w, NULL, &s[i]);
+        }
+        json_line(&w, 6);
+        json_end(&w);
+        json_end(&w);
+    }
+    json_line(&w, 2);
+    json_end(&w);
+    json_line(&w, 0);
+    json_end(&w);
+    putc('\n', out);
+    return true;
+}
+
+// The ratio of perplexities, from the difference of their logarithms, as a change in per cent.
+static double percent(double ln_ratio) {
+    return 100.0 * expm1(ln_ratio);
+}
+
+static bool add_kl(struct arena * a, struct table * t, const struct kl_summary * s, bool is_all) {
+    const int row = t->n_rows++;
+    bool      ok  = (is_all ? table_set(a, t, row, 0, "all")
+                            : table_set(a, t, row, 0, "%" PRId64 "\xe2\x80\x93%" PRId64, s->range.from,
+                                      s->range.to)) &&
+              table_set(a, t, row, 1, "%" PRId64, s->n) &&
+              table_set(a, t, row, 2, "%.2e", s->kl.value) &&
+              table_set(a, t, row, 4, "%.2e", s->kl_p99) &&
+              table_set(a, t, row, 5, "%.4g", exp(s->nll_p.value)) &&
+              table_set(a, t, row, 6, "%+.3f", percent(s->change.value)) &&
+              table_set(a, t, row, 8, "%.2f", 100.0 * s->same_top.value);
+    if (s->kl.method == STATS_NONE) {
+        return ok;
+    }
+    if (s->kl.value > 0.0) { // half of the interval, in per cent of the mean
+        ok = ok && table_set(a, t, row, 3, "%.0f", 50.0 * (s->kl.hi - s->kl.lo) / s->kl.value);
+    }
+    return ok &&
+           table_set(a, t, row, 7, "%+.3f .. %+.3f", percent(s->change.lo), percent(s->change.hi));
+}
+
+bool kl_report_write_text(const struct kl_report * r, FILE * out, struct lrnn_error * err) {
+    static const char * const HEAD[] = { "position", "n", "KL", "+- %", "KL 99 %", "ppl",
+        "change %", "95 %", "top-1 %" };
+    enum { N_COLS = sizeof(HEAD) / sizeof(HEAD[0]), WIDTH = 100 };
+    struct arena * a  = arena_new();
+    bool           ok = a != NULL;
+    fprintf(out, "reference  %s: %s, %s, %" PRId64 " bytes of weights\n", base_name(r->paths[0]),
+            lrnn_model_get_info(r->models[0]).family, model_type(r->models[0], NULL),
+            lrnn_model_get_info(r->models[0]).weight_bytes);
+    fprintf(out, "text       %s, %" PRId64 " windows of %" PRId64 " tokens, fingerprint %.16s\n\n",
+            r->dataset, r->data->n_windows, r->window, r->data->fingerprint);
+    for (int m = 1; m < r->n_models && ok; ++m) {
+        struct table * t = table_with_head(a, r->n_ranges + 2, HEAD, N_COLS);
+        ok = t != NULL && (t->title = arena_print(a, "%s: %s, %" PRId64 " bytes of weights",
+                                   base_name(r->paths[m]), model_type(r->models[m], NULL),
+                                   lrnn_model_get_info(r->models[m]).weight_bytes)) != NULL;
+        for (int i = 0; i <= r->n_ranges && ok; ++i) {
+            ok = add_kl(a, t, &r->summaries[(m - 1) * (r->n_ranges + 1) + i], i == r->n_ranges);
+        }
+        if (ok) {
+            table_write_text(t, WIDTH, false, out);
+        }
+    }
+    arena_free(a);
+    return ok || error_no_memory(err, "a table of %d rows", r->n_ranges);
 }

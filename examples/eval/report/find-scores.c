@@ -1,4 +1,4 @@
-#include "eval/report/find-scores.h"
+#include "eval/report/report-model.h"
 
 #include "base/arena.h"
 #include "base/error.h"

@@ -5,7 +5,6 @@
 #include "eval/data/dataset.h"
 #include "eval/report/chart.h"
 #include "eval/estimates/losses.h"
-#include "eval/report/find-scores.h"
 
 #include "lrnn.h"
 
@@ -304,7 +303,7 @@ static bool find_baselines(struct report * r, struct lrnn_error * err) {
         panel->baseline = named >= 0 ? named : plain >= 0 ? plain : 0;
     }
     if (!found) {
-        error_set(err, LRNN_ERROR_BAD_FILE, "--baseline: no model '%s'; the first one is '%s'",
+        error_set(err, LRNN_ERROR_NOT_FOUND, "baseline: no model '%s'; the first one is '%s'",
                 r->params.baseline, r->runs[0].name);
     }
     return found;

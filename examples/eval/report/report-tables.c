@@ -1,4 +1,4 @@
-#include "eval/report/report-tables.h"
+#include "eval/report/report-write.h"
 
 #include "base/arena.h"
 #include "eval/report/report-columns.h"

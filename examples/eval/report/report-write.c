@@ -1,16 +1,157 @@
-// The report as one self-contained page without scripts: charts, tables, provenance, warnings.
-
 #include "eval/report/report-write.h"
 
 #include "base/arena.h"
 #include "eval/report/chart.h"
 #include "eval/report/markup.h"
 #include "eval/report/report-columns.h"
-#include "eval/report/report-tables.h"
 #include "lrnn.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
+
+//
+// Text
+//
+
+static void print_warnings(
+        const struct report_panel * panel, const struct report_screen * screen, FILE * out) {
+    char         names[512], text[2048];
+    const char * warning;
+    for (int i = 0; (warning = report_warning(panel, i, names, sizeof(names))) != NULL; ++i) {
+        snprintf(text, sizeof(text), "warning: %s: %s", names, warning);
+        text_write_wrapped(text, 0, screen->columns, 4, screen->utf8, out);
+    }
+}
+
+static void print_heading(
+        const struct report_panel * panel, const struct report_screen * screen, FILE * out) {
+    char text[1024];
+    fputs(screen->color ? "\033[1m" : "", out);
+    text_write_wrapped(panel->title, 0, screen->columns, 0, screen->utf8, out);
+    fputs(screen->color ? "\033[0m" : "", out);
+    text_write_wrapped(
+            report_describe(panel, text, sizeof(text)), 0, screen->columns, 2, screen->utf8, out);
+    for (int i = 0; i < panel->n; ++i) { // the key of shortened names
+        const struct report_run * run = panel->runs[i];
+        if (strcmp(run->label, run->name) != 0) {
+            snprintf(text, sizeof(text), "%s: %s", run->label, run->name);
+            text_write_wrapped(text, 0, screen->columns, 4, screen->utf8, out);
+        }
+    }
+    putc('\n', out);
+}
+
+static bool print_panel(const struct report * r, const struct report_panel * panel,
+        const struct report_screen * screen, FILE * out) {
+    struct table * tables[REPORT_MAX_TABLES];
+    struct arena * arena = arena_new();
+    const int      n     = arena != NULL ? report_make_tables(r, panel, arena, tables) : -1;
+    bool           ok    = n >= 0;
+
+    if (ok) {
+        print_heading(panel, screen, out);
+        for (int i = 0; i < n; ++i) {
+            table_write_text(tables[i], screen->columns, screen->utf8, out);
+        }
+        print_warnings(panel, screen, out);
+    }
+    arena_free(arena);
+    return ok;
+}
+
+bool report_write_text(const struct report * r, const struct report_screen * screen, FILE * out) {
+    for (int p = 0; p < r->n_panels; ++p) {
+        if (p > 0) {
+            putc('\n', out);
+        }
+        if (!print_panel(r, &r->panels[p], screen, out)) {
+            return false;
+        }
+    }
+    text_write_wrapped(REPORT_LEGEND, 0, screen->columns, 0, screen->utf8, out);
+    return true;
+}
+
+//
+// CSV: tables for other programs. RFC 4180, UTF-8, a header row, '.' for decimals, empty where there
+// is no number.
+//
+
+// Spreadsheets calculate cells that begin with one of these; after an apostrophe they are text.
+static const char FORMULA[] = "=+-@\t\r\n";
+
+static void csv_text(FILE * out, const char * text) {
+    const char * prefix = text[0] != '\0' && strchr(FORMULA, text[0]) != NULL ? "'" : "";
+    if (strpbrk(text, ",\"\r\n") == NULL) {
+        fprintf(out, "%s%s", prefix, text);
+        return;
+    }
+    fprintf(out, "\"%s", prefix);
+    for (const char * p = text; *p != '\0'; ++p) {
+        if (*p == '"') {
+            putc('"', out);
+        }
+        putc(*p, out);
+    }
+    putc('"', out);
+}
+
+static void csv_value(FILE * out, struct report_value v) {
+    switch (v.type) {
+        case REPORT_INT: fprintf(out, "%" PRId64, v.integer); break;
+        case REPORT_NUMBER:
+            if (isfinite(v.number)) {
+                fprintf(out, "%.8g", v.number);
+            }
+            break;
+        case REPORT_TEXT: csv_text(out, v.text); break;
+    }
+}
+
+static void csv_row(FILE * out, int in, const struct report_row * row) {
+    const struct report_column * c;
+    for (int i = 0; (c = report_column_at(in, i)) != NULL; ++i) {
+        fputs(i == 0 ? "" : ",", out);
+        if (row == NULL) { // the header
+            fputs(c->key, out);
+        } else {
+            csv_value(out, c->get(row));
+        }
+    }
+    putc('\n', out);
+}
+
+static bool write_csv(const struct report * r, int in, FILE * out) {
+    csv_row(out, in, NULL);
+    for (int k = 0; k < r->n_runs; ++k) {
+        const struct report_run * run = &r->runs[k];
+        const struct summary *    s   = &run->summary;
+        const struct losses *     l   = in == REPORT_CSV_PREFIX ? &s->prefixes : &s->buckets;
+        for (int i = 0; i < l->n; ++i) {
+            const struct report_row row = {
+                .run   = run,
+                .panel = r->panels[run->panel].title,
+                .loss  = &l->at[i],
+                .norm  = l == &s->buckets ? summary_norm(s, i) : NULL,
+            };
+            csv_row(out, in, &row);
+        }
+    }
+    return true;
+}
+
+bool report_write_buckets_csv(const struct report * r, FILE * out) {
+    return write_csv(r, REPORT_CSV_BUCKETS, out);
+}
+
+bool report_write_prefix_csv(const struct report * r, FILE * out) {
+    return write_csv(r, REPORT_CSV_PREFIX, out);
+}
+
+//
+// HTML: one self-contained page without scripts: charts, tables, provenance, warnings
+//
 
 #define LIGHT                                                                \
     "--paper:#fff;--ink:#1b1b1b;--faint:#5b5b5b;--line:#ddd;--head:#f4f5f6;" \

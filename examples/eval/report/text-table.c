@@ -18,6 +18,16 @@ struct table * table_new(struct arena * arena, int n_rows, int n_cols) {
     return t != NULL && t->cells != NULL ? t : NULL;
 }
 
+struct table * table_with_head(
+        struct arena * arena, int max_rows, const char * const * head, int n_cols) {
+    struct table * t = table_new(arena, max_rows, n_cols);
+    if (t != NULL) {
+        memcpy(t->cells, head, (size_t) n_cols * sizeof(*head));
+        t->n_rows = 1;
+    }
+    return t;
+}
+
 bool table_set(struct arena * arena, struct table * t, int row, int col, const char * format, ...) {
     char    text[512];
     va_list args;

@@ -26,6 +26,11 @@ struct arena;
 // Returns a table with empty cells; NULL: out of memory.
 struct table * table_new(struct arena * arena, int n_rows, int n_cols);
 
+// The same with the cells of its first row, and no other row yet: n_rows is 1.
+// - max_rows: with the first one
+struct table * table_with_head(
+        struct arena * arena, int max_rows, const char * const * head, int n_cols);
+
 // Sets a cell. Returns false if out of memory.
 bool table_set(struct arena * arena, struct table * t, int row, int col, const char * format, ...)
 #ifdef __GNUC__

@@ -346,7 +346,7 @@ static bool read_windows(struct shard * s, bool partial, struct score_window ** 
                 if (first + s->n_read < end && !partial) {
                     return error_set(err, LRNN_ERROR_BAD_FILE,
                             "%s is unfinished: it has %" PRId64 " of %" PRId64
-                            " windows; use run --resume to continue it",
+                            " windows; the run can be resumed",
                             s->path, s->n_read, end - first);
                 }
                 return true;
@@ -358,7 +358,7 @@ static bool read_windows(struct shard * s, bool partial, struct score_window ** 
                     " (the shard ends with %" PRId64 ")",
                     s->path, window.index, first + s->n_read, end - 1);
         }
-        if (!grow(windows, capacity, (size_t) *n + 1, sizeof(**windows))) {
+        if (!array_grow(windows, capacity, (size_t) *n + 1, sizeof(**windows))) {
             return error_no_memory(err, "the windows of %s", s->path);
         }
         (*windows)[(*n)++] = window;

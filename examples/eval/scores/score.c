@@ -268,8 +268,7 @@ static bool group_begin(struct engine * e, int64_t first, struct lrnn_error * er
         }
     }
     if (!ok) {
-        error_set(err, LRNN_ERROR_NO_MEMORY,
-                "out of memory for %" PRId64 " windows from window %" PRId64, g->n, first);
+        error_no_memory(err, "%" PRId64 " windows from window %" PRId64, g->n, first);
     }
     return ok;
 }
@@ -300,8 +299,8 @@ static bool group_resume(struct engine * e, struct lrnn_error * err) {
     }
     if (e->params->reset == SCORE_RESET_NEVER && e->group.first > e->params->first) {
         return error_set(err, LRNN_ERROR_BAD_FILE,
-                "--reset never needs the state before window %" PRId64
-                ", which is lost (%s); use --force to start again",
+                "reset is 'never', which needs the state before window %" PRId64
+                "; it is lost (%s), so start the run again",
                 e->group.first, why.text[0] != '\0' ? why.text : "there is no checkpoint");
     }
     return true;
@@ -344,7 +343,7 @@ static bool group_end(struct engine * e, struct lrnn_error * err) {
     return score_writer_sync(e->writer, err);
 }
 
-// With --reset never, the next group starts from the final state of this one. That state is saved
+// With reset 'never', the next group starts from the final state of this one. That state is saved
 // as a checkpoint before the group is appended, so one of the two always exists.
 static bool save_next_start(struct engine * e, struct lrnn_error * err) {
     struct score_slot        start = { .window = { .index = e->group.first + 1 } };
@@ -369,7 +368,7 @@ static bool save(struct engine * e, struct lrnn_error * err) {
     return true;
 }
 
-static enum score_status run_group(struct engine * e, struct lrnn_error * err) {
+static bool run_group(struct engine * e, struct lrnn_error * err) {
     const struct score_params * p        = e->params;
     struct score_progress       progress = { .window = e->group.first, .n_windows = e->group.n };
     for (int64_t s = 0; s < e->group.n; ++s) {
@@ -379,10 +378,10 @@ static enum score_status run_group(struct engine * e, struct lrnn_error * err) {
     for (;;) {
         int64_t n_tokens;
         if (!advance(e, &n_tokens, err)) {
-            return SCORE_FAILED;
+            return false;
         }
         if (n_tokens == 0) {
-            return SCORE_DONE;
+            return true;
         }
         e->result->n_tokens += n_tokens;
         progress.n_tokens   = e->result->n_tokens;
@@ -394,15 +393,15 @@ static enum score_status run_group(struct engine * e, struct lrnn_error * err) {
                          progress.at - e->saved_at >= p->checkpoint_every &&
                          progress.at < progress.length - 1;
         if ((stop || due) && !save(e, err)) {
-            return SCORE_FAILED;
+            return false;
         }
         if (stop) {
-            return SCORE_STOPPED;
+            return error_set(err, LRNN_ERROR_CANCELLED, "stopped with a checkpoint");
         }
     }
 }
 
-static enum score_status run(struct engine * e, struct lrnn_error * err) {
+static bool run(struct engine * e, struct lrnn_error * err) {
     const struct score_params * p        = e->params;
     bool                        is_first = true; // only the first group can have a checkpoint
     if (!p->resume) {
@@ -412,55 +411,48 @@ static enum score_status run(struct engine * e, struct lrnn_error * err) {
             p->next < p->end ? p->first + (p->next - p->first) / p->group * p->group : p->end;
     for (int64_t first = start; first < p->end; first += p->group) {
         e->saved_at = 0;
-        if (!group_begin(e, first, err) || (is_first && !group_resume(e, err))) {
-            return SCORE_FAILED;
+        if (!group_begin(e, first, err) || (is_first && !group_resume(e, err)) ||
+                !run_group(e, err) || !save_next_start(e, err) || !group_end(e, err)) {
+            return false;
         }
-        is_first                       = false;
-        const enum score_status status = run_group(e, err);
-        if (status != SCORE_DONE) {
-            return status;
-        }
-        if (!save_next_start(e, err) || !group_end(e, err)) {
-            return SCORE_FAILED;
-        }
+        is_first = false;
         score_checkpoint_clean(p, p->reset == SCORE_RESET_NEVER ? first + 1 : -1);
         group_free(&e->group);
     }
     score_checkpoint_clean(p, -1);
-    return SCORE_DONE;
+    return true;
 }
 
-enum score_status score_run(struct lrnn_model * model, struct windows * windows,
-        struct score_writer * writer, const struct score_params * params,
-        struct score_result * result, struct lrnn_error * err) {
-    const struct lrnn_model_info info   = lrnn_model_get_info(model);
-    enum score_status            status = SCORE_FAILED;
-    struct engine                e      = {
-                            .model    = model,
-                            .windows  = windows,
-                            .writer   = writer,
-                            .params   = params,
-                            .result   = result,
-                            .n_vocab  = info.n_vocab,
-                            .inputs   = calloc((size_t) params->group, sizeof(*e.inputs)),
-                            .of_input = calloc((size_t) params->group, sizeof(*e.of_input)),
+bool score_run(struct lrnn_model * model, struct windows * windows, struct score_writer * writer,
+        const struct score_params * params, struct score_result * result, struct lrnn_error * err) {
+    const struct lrnn_model_info info = lrnn_model_get_info(model);
+    bool                         ok   = false;
+    struct engine                e    = {
+                          .model    = model,
+                          .windows  = windows,
+                          .writer   = writer,
+                          .params   = params,
+                          .result   = result,
+                          .n_vocab  = info.n_vocab,
+                          .inputs   = calloc((size_t) params->group, sizeof(*e.inputs)),
+                          .of_input = calloc((size_t) params->group, sizeof(*e.of_input)),
     };
     const int64_t per_call = // tokens of a window
             params->n_batch < params->max_length ? params->n_batch : params->max_length;
     *result = (struct score_result) { 0 };
     if (params->group * params->n_batch > INT32_MAX) {
-        error_set(err, LRNN_ERROR_BAD_FILE,
+        error_set(err, LRNN_ERROR_BAD_INPUT,
                 "%" PRId64 " windows of %" PRId64
                 " tokens per call; expected less than 2^31 tokens",
                 params->group, params->n_batch);
     } else if (e.inputs == NULL || e.of_input == NULL ||
                (e.rows = calloc((size_t) (params->group * per_call), sizeof(*e.rows))) == NULL) {
-        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for groups of %" PRId64 " windows",
-                params->group);
+        error_no_memory(err, "groups of %" PRId64 " windows", params->group);
     } else if (params->reset == SCORE_RESET_NEVER &&
                (params->group != 1 || info.n_layer_attention > 0)) {
-        error_set(err, LRNN_ERROR_BAD_FILE,
-                "--reset never needs groups of one window and a model without attention layers");
+        error_set(err, LRNN_ERROR_BAD_INPUT,
+                "reset is 'never', which needs groups of one window and a model without attention "
+                "layers");
     } else {
         struct lrnn_session_params session = params->session;
         session.n_seqs                     = (int32_t) params->group;
@@ -468,7 +460,7 @@ enum score_status score_run(struct lrnn_model * model, struct windows * windows,
         session.n_cache                    = (int32_t) params->max_length;
         e.session                          = lrnn_session_new(model, &session, err);
         if (e.session != NULL) {
-            status = run(&e, err);
+            ok = run(&e, err);
         }
     }
     group_free(&e.group);
@@ -476,7 +468,7 @@ enum score_status score_run(struct lrnn_model * model, struct windows * windows,
     free(e.inputs);
     free(e.of_input);
     free(e.rows);
-    return status;
+    return ok;
 }
 
 static double now(void) { // seconds

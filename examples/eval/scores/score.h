@@ -58,12 +58,6 @@ struct score_params {
     void *         user;
 };
 
-enum score_status {
-    SCORE_DONE,
-    SCORE_STOPPED, // with a checkpoint
-    SCORE_FAILED,
-};
-
 struct score_result {
     int64_t n_windows;                    // appended by this call
     int64_t n_tokens;                     // evaluated by it
@@ -73,9 +67,9 @@ struct score_result {
     char    warning[1200];                // why a checkpoint was ignored; "": none
 };
 
-enum score_status score_run(struct lrnn_model * model, struct windows * windows,
-        struct score_writer * writer, const struct score_params * params,
-        struct score_result * result, struct lrnn_error * err);
+// If the callback stops it, the error is LRNN_ERROR_CANCELLED, and there is a checkpoint.
+bool score_run(struct lrnn_model * model, struct windows * windows, struct score_writer * writer,
+        const struct score_params * params, struct score_result * result, struct lrnn_error * err);
 
 // Tokens per second, measured for about a second with calls like those of score_run. 0: failed.
 double score_speed(struct lrnn_model * model, struct windows * windows,

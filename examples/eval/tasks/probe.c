@@ -99,8 +99,7 @@ bool probe_tokens(const struct lrnn_model * model, const struct task * task, uin
 
     *tokens   = NULL;
     *n_tokens = 0;
-    error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a sequence of %" PRId64 " symbols",
-            length);
+    error_no_memory(err, "a sequence of %" PRId64 " symbols", length);
     if (ids != NULL && stream != NULL && find_tokens(model, task, ids, &prefix, n_tokens, err)) {
         *tokens = malloc((size_t) (*n_tokens + length) * sizeof(**tokens));
         done    = *tokens != NULL;
@@ -119,8 +118,8 @@ bool probe_tokens(const struct lrnn_model * model, const struct task * task, uin
     return done;
 }
 
-static enum probe_status run_open(struct run * r, struct lrnn_model * model,
-        const struct task * task, const struct probe_params * params, struct lrnn_error * err) {
+static bool run_open(struct run * r, struct lrnn_model * model, const struct task * task,
+        const struct probe_params * params, struct lrnn_error * err) {
     const struct lrnn_model_info info = lrnn_model_get_info(model);
     const int64_t n_lanes = params->n_sequences < LANES_MAX ? params->n_sequences : LANES_MAX;
     const int64_t n_most  = LOGITS_MAX / (n_lanes * info.n_vocab);
@@ -140,11 +139,10 @@ static enum probe_status run_open(struct run * r, struct lrnn_model * model,
     r->inputs  = calloc((size_t) n_lanes, sizeof(*r->inputs));
     if (r->ids == NULL || r->lanes == NULL || r->tokens == NULL || r->answers == NULL ||
             r->inputs == NULL) {
-        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for %d sequences", r->n_lanes);
-        return PROBE_FAILED;
+        return error_no_memory(err, "%d sequences", r->n_lanes);
     }
     if (!find_tokens(model, task, r->ids, &r->prefix, &r->n_prefix, err)) {
-        return PROBE_MISFIT;
+        return false;
     }
     const int64_t              longest = params->lengths[params->n_lengths - 1] + r->n_prefix;
     struct lrnn_session_params session = params->session;
@@ -152,7 +150,7 @@ static enum probe_status run_open(struct run * r, struct lrnn_model * model,
     session.n_batch                    = params->n_batch;
     session.n_cache                    = info.n_layer_attention > 0 ? (int32_t) longest : 0;
     r->session                         = lrnn_session_new(model, &session, err);
-    return r->session != NULL ? PROBE_OK : PROBE_FAILED;
+    return r->session != NULL;
 }
 
 static bool lane_start(
@@ -162,7 +160,7 @@ static bool lane_start(
         .stream = task_stream_new(r->task, seed, length), .length = length, .all_right = true
     };
     if (r->lanes[i].stream == NULL) {
-        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a sequence");
+        return error_no_memory(err, "a sequence");
     }
     const struct lrnn_input prefix = { .seq = i, .tokens = r->prefix, .n_tokens = r->n_prefix };
     return lrnn_seq_reset(r->session, i, err) &&
@@ -183,8 +181,7 @@ static bool advance(struct run * r, bool end_only, int * n_inputs, struct lrnn_e
         for (int64_t j = 0; j < n; ++j) {
             int32_t symbol, answer;
             if (!task_stream_next(lane->stream, &symbol, &answer)) {
-                return error_set(err, LRNN_ERROR_NO_MEMORY,
-                        "out of memory for a sequence of %" PRId64 " symbols", lane->length);
+                return error_no_memory(err, "a sequence of %" PRId64 " symbols", lane->length);
             }
             r->tokens[i * r->n_step + j]  = r->ids[symbol];
             r->answers[i * r->n_step + j] = answer < 0 ? -1 : r->ids[answer];
@@ -201,14 +198,13 @@ static bool advance(struct run * r, bool end_only, int * n_inputs, struct lrnn_e
 
 // Compares the most likely token, the first of equal ones, with the answer. Sets *margin to the
 // logit of the answer minus the best other one.
-static enum probe_status judge(const struct run * r, const float * logits, int32_t answer,
-        bool * right, double * margin, struct lrnn_error * err) {
+static bool judge(const struct run * r, const float * logits, int32_t answer, bool * right,
+        double * margin, struct lrnn_error * err) {
     double  other = -INFINITY;
     int64_t best  = 0;
     for (int64_t k = 0; k < r->n_vocab; ++k) {
         if (!isfinite(logits[k])) {
-            error_set(err, LRNN_ERROR_BAD_INPUT, "logit %" PRId64 " is not finite", k);
-            return PROBE_NUMBERS;
+            return error_set(err, LRNN_ERROR_NOT_FINITE, "logit %" PRId64 " is not finite", k);
         }
         if (k != answer && logits[k] > other) {
             other = logits[k];
@@ -217,7 +213,7 @@ static enum probe_status judge(const struct run * r, const float * logits, int32
     }
     *margin = logits[answer] - other;
     *right  = best == answer;
-    return PROBE_OK;
+    return true;
 }
 
 static struct probe_row * row_at(struct probe_result * result, int64_t position) {
@@ -230,8 +226,8 @@ static struct probe_row * row_at(struct probe_result * result, int64_t position)
 
 // Judges the answers of one input.
 // - logits: index of the first logits of the input
-static enum probe_status score(struct run * r, const struct lrnn_input * input, int64_t logits,
-        bool end_only, struct probe_result * result, struct lrnn_error * err) {
+static bool score(struct run * r, const struct lrnn_input * input, int64_t logits, bool end_only,
+        struct probe_result * result, struct lrnn_error * err) {
     struct lane * lane  = &r->lanes[input->seq];
     const int64_t first = input->n_tokens - input->n_logits;
 
@@ -242,14 +238,12 @@ static enum probe_status score(struct run * r, const struct lrnn_input * input, 
         bool               right    = true;
         double             margin   = INFINITY;
         if (answer >= 0) {
-            const enum probe_status status = judge(
-                    r, lrnn_logits(r->session, logits + j - first), answer, &right, &margin, err);
-            if (status != PROBE_OK) {
-                return status;
+            const float * at = lrnn_logits(r->session, logits + j - first);
+            if (!judge(r, at, answer, &right, &margin, err)) {
+                return false;
             }
             if (r->observe != NULL) {
-                r->observe(position, answer, lrnn_logits(r->session, logits + j - first),
-                        r->observe_user);
+                r->observe(position, answer, at, r->observe_user);
             }
             row->n_asked++;
             row->n_right += right;
@@ -265,7 +259,7 @@ static enum probe_status score(struct run * r, const struct lrnn_input * input, 
         }
     }
     lane->position += input->n_tokens;
-    return PROBE_OK;
+    return true;
 }
 
 // The length of a sequence. That of the paper counts the answer, which the model does not see.
@@ -280,8 +274,8 @@ static int64_t length_of(const struct task * task, const struct probe_params * p
 }
 
 // - steps: calls per group of sequences, for progress
-static enum probe_status run(struct run * r, const struct probe_params * params, bool end_only,
-        int64_t steps, struct probe_result * result, struct lrnn_error * err) {
+static bool run(struct run * r, const struct probe_params * params, bool end_only, int64_t steps,
+        struct probe_result * result, struct lrnn_error * err) {
     const int64_t n_groups = (params->n_sequences + r->n_lanes - 1) / r->n_lanes;
 
     for (int64_t g = 0; g < n_groups; ++g) {
@@ -291,7 +285,7 @@ static enum probe_status run(struct run * r, const struct probe_params * params,
         for (int i = 0; i < r->n_active; ++i) {
             const uint64_t seed = params->seed + (uint64_t) (first + i);
             if (!lane_start(r, i, seed, length_of(r->task, params, end_only, seed), err)) {
-                return PROBE_FAILED;
+                return false;
             }
         }
         int n_inputs = 1;
@@ -300,39 +294,35 @@ static enum probe_status run(struct run * r, const struct probe_params * params,
             if (params->progress != NULL &&
                     !params->progress(done, n_groups * steps, params->user)) {
                 result->stopped = true;
-                return PROBE_OK;
+                return true;
             }
             if (!advance(r, end_only, &n_inputs, err)) {
-                return PROBE_FAILED;
+                return false;
             }
             int64_t logits = 0;
             for (int i = 0; i < n_inputs; ++i) {
-                const enum probe_status status =
-                        score(r, &r->inputs[i], logits, end_only, result, err);
-                if (status != PROBE_OK) {
-                    return status;
+                if (!score(r, &r->inputs[i], logits, end_only, result, err)) {
+                    return false;
                 }
                 logits += r->inputs[i].n_logits;
             }
         }
     }
-    return PROBE_OK;
+    return true;
 }
 
-static enum probe_status probe(struct lrnn_model * model, const struct task * task,
+static bool probe(struct lrnn_model * model, const struct task * task,
         const struct probe_params * params, bool end_only, struct probe_result * result,
         struct lrnn_error * err) {
-    struct run        r;
-    enum probe_status status = run_open(&r, model, task, params, err);
-    if (status == PROBE_OK) {
-        const int64_t longest = params->lengths[params->n_lengths - 1];
-        status = run(&r, params, end_only, (longest + r.n_step - 1) / r.n_step, result, err);
-    }
+    const int64_t longest = params->lengths[params->n_lengths - 1];
+    struct run    r;
+    const bool    ok = run_open(&r, model, task, params, err) &&
+                    run(&r, params, end_only, (longest + r.n_step - 1) / r.n_step, result, err);
     run_free(&r);
-    return status;
+    return ok;
 }
 
-enum probe_status probe_by_length(struct lrnn_model * model, const struct task * task,
+bool probe_by_length(struct lrnn_model * model, const struct task * task,
         const struct probe_params * params, struct probe_result * result, struct lrnn_error * err) {
     *result = (struct probe_result) { .n_rows = params->n_lengths };
     for (int k = 0; k < params->n_lengths; ++k) {
@@ -341,7 +331,7 @@ enum probe_status probe_by_length(struct lrnn_model * model, const struct task *
     return probe(model, task, params, false, result, err);
 }
 
-enum probe_status probe_at_end(struct lrnn_model * model, const struct task * task,
+bool probe_at_end(struct lrnn_model * model, const struct task * task,
         const struct probe_params * params, struct probe_result * result, struct lrnn_error * err) {
     *result = (struct probe_result) { .n_rows = 1,
         .rows = { { .length = params->lengths[1], .margin = INFINITY } } };

@@ -44,20 +44,14 @@ struct probe_result {
     bool             stopped;     // by the callback; the counts are those until then
 };
 
-enum probe_status {
-    PROBE_OK,
-    PROBE_MISFIT, // the model has no tokens for the task
-    PROBE_FAILED,
-    PROBE_NUMBERS, // a logit is not finite
-};
-
-// Measures the accuracy by position, up to the largest length.
-enum probe_status probe_by_length(struct lrnn_model * model, const struct task * task,
+// Measures the accuracy by position, up to the largest length. A model that has no tokens for the
+// task is an error of the kind bad input.
+bool probe_by_length(struct lrnn_model * model, const struct task * task,
         const struct probe_params * params, struct probe_result * result, struct lrnn_error * err);
 
 // Measures the score of Grazzi et al.: the last answers of n_sequences whose random lengths, answer
 // included, are from lengths[0] to lengths[1]. The result has one row.
-enum probe_status probe_at_end(struct lrnn_model * model, const struct task * task,
+bool probe_at_end(struct lrnn_model * model, const struct task * task,
         const struct probe_params * params, struct probe_result * result, struct lrnn_error * err);
 
 // Converts a sequence of the task to tokens, including those that the tokenizer puts before a text.

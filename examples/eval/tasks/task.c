@@ -204,7 +204,7 @@ static bool make(struct task * t, const char * spec, const char * automaton, siz
     }
     if (automaton == NULL) {
         return error_set(err, LRNN_ERROR_BAD_INPUT,
-                "the task 'automaton' needs a table: --automaton FILE, or a model that has one");
+                "the task 'automaton' needs an automaton, of a file or of the model");
     }
     char *     text = calloc(1, automaton_size + 1);
     const bool made = text != NULL &&
@@ -385,7 +385,7 @@ static bool next_brackets(struct task_stream * s, int32_t * symbol, int32_t * an
         return true;
     }
     if (s->pending > 4) {
-        if (!grow(&s->open_brackets, &s->cap_open, (size_t) s->n_open + 1,
+        if (!array_grow(&s->open_brackets, &s->cap_open, (size_t) s->n_open + 1,
                     sizeof(*s->open_brackets))) {
             return false;
         }
