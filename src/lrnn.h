@@ -460,7 +460,8 @@ LRNN_API bool lrnn_generation_step(
         struct lrnn_generation * const * generations, int32_t n, struct lrnn_error * err);
 LRNN_API enum lrnn_finish lrnn_generation_finish(const struct lrnn_generation * generation);
 
-// What the last step added. A stop string is no part of the text, and a token that ends it has none.
+// What the last step added. A stop string is no part of the text, and neither is a token that ends
+// it.
 struct lrnn_generated {
     const int32_t * tokens;    // [n_tokens]
     const float *   log_probs; // [n_tokens], as of lrnn_sampler_sample
