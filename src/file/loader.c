@@ -48,8 +48,9 @@ void * loader_alloc(struct loader * l, size_t size) {
 //
 
 const char * loader_key(struct loader * l, const char * name) {
-    snprintf(l->key, sizeof(l->key), "%s.%s", l->arch, name);
-    return l->key;
+    char * key = l->keys[l->n_keys++ % 4];
+    snprintf(key, sizeof(l->keys[0]), "%s.%s", l->arch, name);
+    return key;
 }
 
 // Returns whether there is a value. `why` is the error of model-file.c, which names file and key.
@@ -78,6 +79,25 @@ int64_t loader_int(struct loader * l, const char * key, int64_t min, int64_t max
 int64_t loader_int_or(
         struct loader * l, const char * key, int64_t min, int64_t max, int64_t absent) {
     return get_int(l, key, min, max, false, absent);
+}
+
+int64_t loader_int_at(
+        struct loader * l, const char * key, size_t i, int64_t min, int64_t max, int64_t absent) {
+    const struct model_key * found = model_file_find_key(l->file, key);
+    const int64_t            value = absent < min ? min : absent;
+    struct lrnn_error        why;
+    if (found == NULL || !found->is_array) {
+        return get_int(l, key, min, max, absent < min, value);
+    }
+    if (l->failed ||
+            !has_value(l, model_file_ints(l->file, key, min, max, &found, &why), true, &why)) {
+        return value;
+    }
+    if (i >= found->n) {
+        loader_fail(l, "key '%s' has %zu elements; expected at least %zu", key, found->n, i + 1);
+        return value;
+    }
+    return model_key_int(found, i);
 }
 
 static float get_float(

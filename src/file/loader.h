@@ -18,7 +18,8 @@ struct loader {
     int32_t             device;    // next: for load-tensors.h
     bool                failed;
     struct lrnn_error * err;
-    char                key[128]; // the result of loader_key
+    char                keys[4][128]; // the last results of loader_key
+    int                 n_keys;
 };
 
 // Reports an error, unless there is one already. Returns false.
@@ -42,6 +43,11 @@ void * loader_alloc(struct loader * l, size_t size);
 int64_t loader_int(struct loader * l, const char * key, int64_t min, int64_t max);
 int64_t loader_int_or(
         struct loader * l, const char * key, int64_t min, int64_t max, int64_t absent);
+// Element i of an array, or the value of a key that has one for all i. The key is required if
+// `absent` is below min.
+int64_t loader_int_at(
+        struct loader * l, const char * key, size_t i, int64_t min, int64_t max, int64_t absent);
+
 float loader_float(struct loader * l, const char * key, float min, float max);
 float loader_float_or(struct loader * l, const char * key, float min, float max, float absent);
 bool loader_bool_or(struct loader * l, const char * key, bool absent);
@@ -67,5 +73,5 @@ bool loader_multiple(
 bool loader_divisor(struct loader * l, const char * key, int64_t value, const char * of, int64_t n);
 
 // The full name of a key that files of lrnn and of llama.cpp both have: "lrnn.block_count",
-// "mamba.block_count". Valid until the next call.
+// "mamba.block_count". Valid until the fourth call after this one.
 const char * loader_key(struct loader * l, const char * name);

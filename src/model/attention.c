@@ -1,7 +1,8 @@
 // Softmax attention: the mixer of the attention layers of hybrids and of the Transformer
 //
 //     q, k, v = W x + b;   q, k [normalized] [RoPE]
-//     o_t = Σ_s softmax_s(L^-1/2 q_t·k_s) v_s          over the s ≤ t inside the window
+//     o_t = Σ_s softmax_s(c q_t·k_s) v_s               over the s ≤ t inside the window
+//     c = L^-1/2, in Granite a constant
 //     out = W_o o + b;   in Qwen3.5: out = W_o (o ∘ σ(z)), with (q, z) = W_q x per head
 //
 // There are H heads of q and HK heads of k and v, each of length L. A cache holds k and v of all
@@ -21,6 +22,7 @@ struct attention {
     int64_t              H, HK, L;
     float                rope_theta; // 0: no RoPE
     int64_t              n_rot;      // RoPE turns the first n_rot entries of a head
+    float                scale;      // of the scores
     bool                 gated;      // heads of W_q have rows of q and of the gate z
     enum attention_norm  norm;
     float                norm_eps;
@@ -32,33 +34,47 @@ struct attention {
     struct ggml_tensor * output, *output_b; // [H·L, D], [D] or NULL
 };
 
-// llama.cpp's qwen35
-static bool load_qwen35_keys(struct loader * l, struct attention * w) {
-    w->gated         = true;
-    w->H             = loader_int(l, "qwen35.attention.head_count", 1, 4096);
-    w->HK            = loader_int(l, "qwen35.attention.head_count_kv", 1, 4096);
-    w->L             = loader_int(l, "qwen35.attention.key_length", 1, 65536);
-    w->n_rot         = loader_int(l, "qwen35.rope.dimension_count", 2, 65536);
-    w->rope_theta    = loader_float(l, "qwen35.rope.freq_base", 1.0f, 1e12f);
-    w->norm          = ATTENTION_NORM_HEAD;
-    w->norm_eps      = l->model->norm_eps;
-    const int64_t LV = loader_int_or(l, "qwen35.attention.value_length", 1, 65536, w->L);
-    loader_divisor(l, "qwen35.attention.head_count_kv", w->HK, "qwen35.attention.head_count", w->H);
-    if (!l->failed && (w->n_rot % 2 != 0 || w->n_rot > w->L)) {
-        return loader_fail(l,
-                "key 'qwen35.rope.dimension_count' is %lld; expected an even number up to %lld",
-                (long long) w->n_rot, (long long) w->L);
-    }
+// A file of llama.cpp. The number of key heads may differ from layer to layer.
+static bool load_llama_cpp_keys(struct loader * l, int32_t il, struct attention * w) {
+    const int    features = l->model->family->attention;
+    const char * heads    = loader_key(l, "attention.head_count");
+    const char * kv_heads = loader_key(l, "attention.head_count_kv");
+
+    w->gated = features & ATTENTION_GATE;
+    w->H     = loader_int_at(l, heads, (size_t) il, 1, 4096, 0);
+    w->HK    = loader_int_at(l, kv_heads, (size_t) il, 1, 4096, 0);
+    loader_divisor(l, kv_heads, w->HK, heads, w->H);
+
+    const char *  length         = loader_key(l, "attention.key_length");
+    const int64_t default_length = l->model->n_embd / w->H;
+    w->L = loader_int_or(l, length, 1, 65536, default_length > 0 ? default_length : 1);
+
+    const char *  value_length = loader_key(l, "attention.value_length");
+    const int64_t LV           = loader_int_or(l, value_length, 1, 65536, w->L);
     if (!l->failed && LV != w->L) {
-        return loader_fail(l, "key 'qwen35.attention.value_length' is %lld; expected %lld",
-                (long long) LV, (long long) w->L);
+        return loader_fail(l, "key '%s' is %lld; expected %lld", value_length, (long long) LV,
+                (long long) w->L);
+    }
+    w->scale = loader_float_or(l, loader_key(l, "attention.scale"), 0.0f, 1e6f, 0.0f);
+    if (features & ATTENTION_QK_NORM) {
+        w->norm     = ATTENTION_NORM_HEAD;
+        w->norm_eps = l->model->norm_eps;
+    }
+    if (features & ATTENTION_ROPE) {
+        const char * n_rot = loader_key(l, "rope.dimension_count");
+        w->n_rot           = loader_int_or(l, n_rot, 2, 65536, w->L);
+        w->rope_theta      = loader_float(l, loader_key(l, "rope.freq_base"), 1.0f, 1e12f);
+        if (!l->failed && (w->n_rot % 2 != 0 || w->n_rot > w->L)) {
+            return loader_fail(l, "key '%s' is %lld; expected an even number up to %lld", n_rot,
+                    (long long) w->n_rot, (long long) w->L);
+        }
     }
     return !l->failed;
 }
 
-static bool load_keys(struct loader * l, struct attention * w) {
+static bool load_keys(struct loader * l, int32_t il, struct attention * w) {
     if (l->llama_cpp) {
-        return load_qwen35_keys(l, w);
+        return load_llama_cpp_keys(l, il, w);
     }
     w->H                       = loader_int(l, "lrnn.attention.head_count", 1, 4096);
     w->HK                      = loader_int(l, "lrnn.attention.head_count_kv", 1, 4096);
@@ -81,10 +97,13 @@ static bool load_keys(struct loader * l, struct attention * w) {
 }
 
 bool attention_load(struct loader * l, int32_t il, struct layer * layer) {
-    struct attention * w = layer->weights = loader_alloc(l, sizeof(*w));
-    const int64_t      D                  = l->model->n_embd;
-    if (w == NULL || !load_keys(l, w)) {
+    struct attention * w = layer->attention_weights = loader_alloc(l, sizeof(*w));
+    const int64_t      D                            = l->model->n_embd;
+    if (w == NULL || !load_keys(l, il, w)) {
         return false;
+    }
+    if (w->scale == 0.0f) {
+        w->scale = 1.0f / sqrtf((float) w->L);
     }
     if (w->rope_theta > 0.0f && l->model->rope_factors == NULL) { // one tensor for all layers
         l->model->rope_factors = loader_tensor_1d(
@@ -154,16 +173,16 @@ static struct ggml_tensor * attend(struct graph * g, const struct attention * w,
     const int64_t         n = seq->count;
 
     q = ggml_view_3d(c, q, w->L, w->H, n, q->nb[1], q->nb[2], (size_t) seq->first * q->nb[2]);
-    struct ggml_tensor * o = ggml_flash_attn_ext(c, ggml_permute(c, q, 0, 2, 1, 3),
-            visible(g, w, seq, g->cache_k), visible(g, w, seq, g->cache_v), mask,
-            1.0f / sqrtf((float) w->L), 0.0f, 0.0f); // [L, H, n]
+    struct ggml_tensor * o =
+            ggml_flash_attn_ext(c, ggml_permute(c, q, 0, 2, 1, 3), visible(g, w, seq, g->cache_k),
+                    visible(g, w, seq, g->cache_v), mask, w->scale, 0.0f, 0.0f); // [L, H, n]
     ggml_prec_set_acc(o, GGML_PREC_F32);
     return ggml_reshape_2d(c, o, w->H * w->L, n);
 }
 
 struct ggml_tensor * attention_mix(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
-    const struct attention * w = layer->weights;
+    const struct attention * w = layer->attention_weights;
 
     struct ggml_tensor * qz = graph_linear(g, w->q, w->q_b, x);   // [H·L, T] or [H·2L, T]
     struct ggml_tensor * q  = prepare(g, w, qz, w->q_norm, w->H); // [L, H, T]

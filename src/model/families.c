@@ -11,6 +11,10 @@ static const struct family * const TABLE[] = { FAMILIES(FAMILY_ADDRESS) };
 
 enum { N_FAMILIES = sizeof(TABLE) / sizeof(TABLE[0]) };
 
+const struct family * family_mixer(const struct family * family) {
+    return family->mixer != NULL ? family->mixer : family;
+}
+
 const struct family * family_find(const char * name) {
     for (int i = 0; i < N_FAMILIES; ++i) {
         if (strcmp(TABLE[i]->name, name) == 0) {

@@ -53,17 +53,27 @@ struct family {
     bool (*load)(struct loader * l);
     bool (*load_layer)(struct loader * l, int32_t il, struct layer * layer);
 
-    // Whether layer il is attention, for families of llama.cpp with both kinds; NULL otherwise.
-    bool (*is_attention)(struct loader * l, int32_t il);
-
     // One of the two: the mixer, to which layer.c adds norms, MLP and residuals; or a whole layer.
     build_function mix;
     build_function build_layer;
+    bool           no_mlp; // layers with the mixer have no MLP
+
+    // A hybrid with the mixer of another family, in place of the functions and sizes above.
+    const struct family * mixer;
+
+    // In files of llama.cpp: what layer il has, if layers differ; features of their attention; and
+    // the name of the norm before the MLP, NULL: "ffn_norm.weight".
+    void (*layer_kind)(struct loader * l, int32_t il, struct layer * layer);
+    int          attention; // bits of enum attention_feature
+    const char * ffn_norm;
 };
 
 #define FAMILY_DECLARE(name) extern const struct family family_##name;
 FAMILIES(FAMILY_DECLARE)
 #undef FAMILY_DECLARE
+
+// The family whose mixer the recurrent layers of a family have: itself, unless it is a hybrid.
+const struct family * family_mixer(const struct family * family);
 
 // NULL if there is no family of this name.
 const struct family * family_find(const char * name);
@@ -74,6 +84,10 @@ void family_names(bool llama_cpp, char * text, size_t size);
 //
 // layer.c: layers of all kinds
 //
+
+// What the layers of a model have, before their tensors are read.
+bool layer_kinds_load(struct loader * l);
+
 bool layer_load(struct loader * l, int32_t il, struct layer * layer);
 
 // x [D, T] → [D, T]
@@ -90,27 +104,16 @@ enum layer_style layer_style_load(struct loader * l);
 // mlp.c: the MLP of a layer, x [D, T] → [D, T]
 //
 struct mlp {
-    struct ggml_tensor *gate, *gate_b; // [D, F], [F] or NULL
+    struct ggml_tensor *gate, *gate_b; // [D, F], [F] or NULL; ReLU²: NULL
     struct ggml_tensor *up, *up_b;     // [D, F], [F] or NULL
     struct ggml_tensor *down, *down_b; // [F, D], [D] or NULL
 };
 
-bool mlp_load(struct loader * l, int32_t il, struct mlp * mlp);
+bool mlp_load(struct loader * l, int32_t il, const struct layer * layer, struct mlp * mlp);
 struct ggml_tensor * mlp_build(struct graph * g, const struct mlp * mlp, struct ggml_tensor * x);
 
 //
-// layer-parts.c: the norm before the mixer of Mamba, LayerNorm if it has a bias
-//
-struct input_norm {
-    struct ggml_tensor *weight, *bias; // [D], [D] or NULL
-};
-
-void input_norm_load(struct loader * l, int32_t il, struct input_norm * norm);
-struct ggml_tensor * input_norm_build(
-        struct graph * g, const struct input_norm * norm, struct ggml_tensor * x);
-
-//
-// A projection with its short convolution: y = f(conv(W x))
+// layer-parts.c: a projection with its short convolution, y = f(conv(W x))
 //
 struct conv_proj {
     struct ggml_tensor * proj;  // [D, channels]
@@ -197,6 +200,12 @@ struct ggml_tensor * readout_build_gated(struct graph * g, const struct readout 
 //
 // attention.c: the attention layers of hybrids and of the Transformer
 //
+enum attention_feature { // of files of llama.cpp
+    ATTENTION_ROPE    = 1 << 0,
+    ATTENTION_QK_NORM = 1 << 1, // q and k normalized per head
+    ATTENTION_GATE    = 1 << 2, // W_q also has rows for an output gate
+};
+
 bool attention_load(struct loader * l, int32_t il, struct layer * layer);
 struct ggml_tensor * attention_mix(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x);

@@ -72,6 +72,10 @@ struct ggml_tensor * graph_l2_norm(struct graph * g, struct ggml_tensor * x, flo
     return ggml_scale(g->ctx, ggml_rms_norm(g->ctx, x, eps / n), 1.0f / sqrtf(n));
 }
 
+struct ggml_tensor * graph_scale(struct graph * g, struct ggml_tensor * x, float scale) {
+    return scale > 0.0f ? ggml_scale(g->ctx, x, scale) : x;
+}
+
 struct ggml_tensor * graph_soft_cap(struct graph * g, struct ggml_tensor * x, float cap) {
     return cap > 0.0f
                    ? ggml_scale(g->ctx, ggml_tanh(g->ctx, ggml_scale(g->ctx, x, 1.0f / cap)), cap)

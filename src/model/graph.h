@@ -93,6 +93,9 @@ struct ggml_tensor * graph_layer_norm(struct graph * g, struct ggml_tensor * x,
 // x / sqrt(Σx² + eps), over the first dimension
 struct ggml_tensor * graph_l2_norm(struct graph * g, struct ggml_tensor * x, float eps);
 
+// scale · x; scale 0: x
+struct ggml_tensor * graph_scale(struct graph * g, struct ggml_tensor * x, float scale);
+
 // cap · tanh(x / cap); cap 0: x
 struct ggml_tensor * graph_soft_cap(struct graph * g, struct ggml_tensor * x, float cap);
 

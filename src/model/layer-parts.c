@@ -5,23 +5,6 @@
 #include <stdio.h>
 
 //
-// Norm before the mixer of Mamba
-//
-
-void input_norm_load(struct loader * l, int32_t il, struct input_norm * norm) {
-    const int64_t D = l->model->n_embd;
-    norm->weight    = loader_tensor_1d(l, il, "attn_norm.weight", TENSOR_F32, D);
-    norm->bias      = loader_tensor_1d(l, il, "attn_norm.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
-}
-
-struct ggml_tensor * input_norm_build(
-        struct graph * g, const struct input_norm * norm, struct ggml_tensor * x) {
-    const float eps = g->model->norm_eps;
-    return norm->bias != NULL ? graph_layer_norm(g, x, norm->weight, norm->bias, eps)
-                              : graph_rms_norm(g, x, norm->weight, eps);
-}
-
-//
 // Projection with short convolution
 //
 

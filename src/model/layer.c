@@ -1,71 +1,175 @@
-// A layer is a mixer and an MLP with norms and residuals
+// A layer is a mixer and a feed-forward part, each with its norm and residual:
 //
-//     x += mixer(norm x);   x += mlp(norm x)
+//     x += r · mixer(norm x);   x += r · ffn(norm x)
 //
-// The mixer is that of the family, or attention. Mamba and RWKV build the whole layer themselves.
+// Either may be missing. The mixer is that of the family, attention, or both side by side: their
+// outputs are added. The feed-forward part is an MLP. r is 1 in all models but Granite. RWKV builds
+// the whole layer itself.
 
 #include "model/families.h"
 
+#include <stdlib.h>
+
 // Everything but the mixer.
 struct shell {
-    struct ggml_tensor * mixer_norm; // [D]
-    struct ggml_tensor * mlp_norm;   // [D]
+    struct ggml_tensor * mixer_norm;   // [D], NULL: no mixer
+    struct ggml_tensor * mixer_norm_b; // [D], NULL: RMSNorm
+    struct ggml_tensor * ffn_norm;     // [D], NULL: no feed-forward part
     struct mlp           mlp;
     bool                 post_norm; // x += norm(mixer x);   x += norm(mlp x)
 };
+
+//
+// Kinds
+//
+
+// lrnn.layer_kinds, for the layers that are not the default of the family.
+static bool load_listed_kinds(struct loader * l) {
+    const struct lrnn_model * model = l->model;
+    size_t                    n;
+    struct slice *            kinds = loader_strings(l, "lrnn.layer_kinds", &n);
+    if (kinds == NULL) {
+        return !l->failed;
+    }
+    if (n != (size_t) model->n_layer) {
+        loader_fail(l, "key 'lrnn.layer_kinds' has %zu elements; expected %d", n, model->n_layer);
+    }
+    for (int32_t il = 0; il < model->n_layer && !l->failed; ++il) {
+        const bool attention = slice_is(kinds[il], "attention");
+        char       quoted[80];
+        if (!attention && !slice_is(kinds[il], "recurrent")) {
+            loader_fail(l,
+                    "key 'lrnn.layer_kinds' has element %d = %s; "
+                    "expected 'recurrent' or 'attention'",
+                    il, slice_quote(quoted, sizeof(quoted), kinds[il]));
+        } else if (model->family->attention_only && !attention) {
+            loader_fail(l,
+                    "key 'lrnn.layer_kinds' has element %d = 'recurrent'; "
+                    "expected 'attention' for family %s",
+                    il, model->family->name);
+        }
+        if (attention) {
+            model->layers[il].recurrent = false;
+            model->layers[il].attention = true;
+            model->layers[il].ffn       = FFN_SWIGLU;
+        }
+    }
+    free(kinds);
+    return !l->failed;
+}
+
+bool layer_kinds_load(struct loader * l) {
+    const struct family * family = l->model->family;
+    const struct family * mixer  = family_mixer(family);
+    const bool            mlp    = family->attention_only || (mixer->mix != NULL && !mixer->no_mlp);
+    for (int32_t il = 0; il < l->model->n_layer && !l->failed; ++il) {
+        struct layer * layer = &l->model->layers[il];
+        layer->recurrent     = !family->attention_only;
+        layer->attention     = family->attention_only;
+        layer->ffn           = mlp ? FFN_SWIGLU : FFN_NONE;
+        layer->n_ff =
+                loader_int_at(l, loader_key(l, "feed_forward_length"), (size_t) il, 0, 1 << 24, 0);
+        if (family->layer_kind != NULL && !l->failed) {
+            family->layer_kind(l, il, layer);
+        }
+    }
+    return !l->failed && (l->llama_cpp || load_listed_kinds(l));
+}
+
+//
+// Loading
+//
 
 enum layer_style layer_style_load(struct loader * l) {
     static const char * const styles[] = { "pre", "olmo_hybrid", NULL };
     return (enum layer_style) loader_word_or(l, "lrnn.block_style", styles, LAYER_STYLE_PRE_NORM);
 }
 
-static bool shell_load(struct loader * l, int32_t il, bool post_norm, struct layer * layer) {
-    const int64_t  D     = l->model->n_embd;
-    struct shell * shell = loader_alloc(l, sizeof(*shell));
+static bool shell_load(struct loader * l, int32_t il, struct layer * layer) {
+    const struct family * family = l->model->family;
+    const bool            mixer  = layer->recurrent || layer->attention;
+    const int64_t         D      = l->model->n_embd;
+    struct shell *        shell  = loader_alloc(l, sizeof(*shell));
     if (shell == NULL) {
         return false;
     }
-    shell->post_norm  = post_norm;
-    shell->mixer_norm = loader_tensor_1d(
-            l, il, post_norm ? "attn_post_norm.weight" : "attn_norm.weight", TENSOR_F32, D);
-    shell->mlp_norm = loader_tensor_1d(l, il,
-            post_norm      ? "ffn_post_norm.weight"
-            : l->llama_cpp ? "post_attention_norm.weight" // before the MLP, in spite of its name
-                           : "ffn_norm.weight",
-            TENSOR_F32, D);
-    layer->shell    = shell;
-    return mlp_load(l, il, &shell->mlp);
-}
-
-static struct ggml_tensor * shell_build(
-        struct graph * g, const struct layer * layer, build_function mix, struct ggml_tensor * x) {
-    const struct shell * s   = layer->shell;
-    const float          eps = g->model->norm_eps;
-    if (s->post_norm) {
-        x = ggml_add(g->ctx, x, graph_rms_norm(g, mix(g, layer, x), s->mixer_norm, eps));
-        return ggml_add(g->ctx, x, graph_rms_norm(g, mlp_build(g, &s->mlp, x), s->mlp_norm, eps));
+    layer->shell     = shell;
+    shell->post_norm = !layer->recurrent && layer_style_load(l) == LAYER_STYLE_OLMO_HYBRID;
+    if (mixer) {
+        shell->mixer_norm = loader_tensor_1d(l, il,
+                shell->post_norm ? "attn_post_norm.weight" : "attn_norm.weight", TENSOR_F32, D);
+        shell->mixer_norm_b =
+                loader_tensor_1d(l, il, "attn_norm.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
     }
-    x = ggml_add(g->ctx, x, mix(g, layer, graph_rms_norm(g, x, s->mixer_norm, eps)));
-    return ggml_add(g->ctx, x, mlp_build(g, &s->mlp, graph_rms_norm(g, x, s->mlp_norm, eps)));
+    if (layer->ffn == FFN_NONE) {
+        return !l->failed;
+    }
+    shell->ffn_norm = loader_tensor_1d(l, il,
+            shell->post_norm           ? "ffn_post_norm.weight"
+            : !mixer                   ? "attn_norm.weight" // the only norm of the layer
+            : family->ffn_norm != NULL ? family->ffn_norm
+                                       : "ffn_norm.weight",
+            TENSOR_F32, D);
+    return mlp_load(l, il, layer, &shell->mlp);
 }
 
 bool layer_load(struct loader * l, int32_t il, struct layer * layer) {
-    const struct family * family = l->model->family;
-    if (layer->attention) {
-        const bool post_norm = layer_style_load(l) == LAYER_STYLE_OLMO_HYBRID;
-        return shell_load(l, il, post_norm, layer) && attention_load(l, il, layer);
+    const struct family * mixer = family_mixer(l->model->family);
+    if ((!layer->recurrent || mixer->mix != NULL) && !shell_load(l, il, layer)) {
+        return false;
     }
-    layer->weights = loader_alloc(l, family->layer_size);
-    return layer->weights != NULL && (family->mix == NULL || shell_load(l, il, false, layer)) &&
-           family->load_layer(l, il, layer);
+    if (layer->recurrent) {
+        layer->weights = loader_alloc(l, mixer->layer_size);
+        if (layer->weights == NULL || !mixer->load_layer(l, il, layer)) {
+            return false;
+        }
+    }
+    return !layer->attention || attention_load(l, il, layer);
+}
+
+//
+// Graph
+//
+
+// x + r·y
+static struct ggml_tensor * residual(
+        struct graph * g, struct ggml_tensor * x, struct ggml_tensor * y) {
+    return ggml_add(g->ctx, x, graph_scale(g, y, g->model->residual_scale));
+}
+
+static struct ggml_tensor * mix(
+        struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
+    const build_function recurrent = family_mixer(g->model->family)->mix;
+    if (!layer->attention) {
+        return recurrent(g, layer, x);
+    }
+    struct ggml_tensor * y = attention_mix(g, layer, x);
+    return layer->recurrent ? ggml_add(g->ctx, recurrent(g, layer, x), y) : y;
+}
+
+static struct ggml_tensor * mixer_norm(
+        struct graph * g, const struct shell * s, struct ggml_tensor * x) {
+    const float eps = g->model->norm_eps;
+    return s->mixer_norm_b != NULL ? graph_layer_norm(g, x, s->mixer_norm, s->mixer_norm_b, eps)
+                                   : graph_rms_norm(g, x, s->mixer_norm, eps);
 }
 
 struct ggml_tensor * layer_build(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
-    const struct family * family = g->model->family;
-    if (layer->attention) {
-        return shell_build(g, layer, attention_mix, x);
+    const struct shell * s   = layer->shell;
+    const float          eps = g->model->norm_eps;
+    if (s == NULL) {
+        return g->model->family->build_layer(g, layer, x);
     }
-    return family->mix != NULL ? shell_build(g, layer, family->mix, x)
-                               : family->build_layer(g, layer, x);
+    if (s->post_norm) {
+        x = residual(g, x, mixer_norm(g, s, mix(g, layer, x)));
+        return residual(g, x, graph_rms_norm(g, mlp_build(g, &s->mlp, x), s->ffn_norm, eps));
+    }
+    if (s->mixer_norm != NULL) {
+        x = residual(g, x, mix(g, layer, mixer_norm(g, s, x)));
+    }
+    if (s->ffn_norm != NULL) {
+        x = residual(g, x, mlp_build(g, &s->mlp, graph_rms_norm(g, x, s->ffn_norm, eps)));
+    }
+    return x;
 }

@@ -5,7 +5,7 @@
 //     Δ = softplus(W_Δ δ + b)
 //     S ← a ∘ S + B (Δ ∘ u)ᵀ            a = exp(Δ A), 2 exp(Δ A) − 1 for eigenvalues in [-1,1]
 //     y = Sᵀ C + d ∘ u
-//     x += W_out (y ∘ silu(z))          no MLP
+//     out = W_out (y ∘ silu(z))
 //
 // N is the length of B and C, E = P the inner width, R the length of δ.
 
@@ -17,7 +17,6 @@ struct mamba {
 };
 
 struct mamba_layer {
-    struct input_norm    norm;             // [D], [D] or NULL
     struct ggml_tensor * in, *in_bias;     // [D, 2E], [2E] or NULL
     struct ggml_tensor * conv, *conv_bias; // [W, E], [E] or NULL
     struct ggml_tensor * x;                // [E, R + 2N]
@@ -47,7 +46,6 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     struct mamba_layer * w = layer->weights;
     const int64_t        D = l->model->n_embd;
 
-    input_norm_load(l, il, &w->norm);
     w->in = loader_tensor_2d(l, il, "ssm_in.weight", TENSOR_REQUIRED, D, 0);
     if (l->failed) {
         return false;
@@ -76,7 +74,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     return !l->failed;
 }
 
-static struct ggml_tensor * build_layer(
+static struct ggml_tensor * mix(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct mamba *       f = g->model->shared;
     const struct mamba_layer * w = layer->weights;
@@ -85,8 +83,7 @@ static struct ggml_tensor * build_layer(
     const int64_t              R = w->dt->ne[0];
     const int64_t              T = g->n_tokens;
 
-    struct ggml_tensor * h  = input_norm_build(g, &w->norm, x);      // [D, T]
-    struct ggml_tensor * uz = graph_linear(g, w->in, w->in_bias, h); // [2E, T]
+    struct ggml_tensor * uz = graph_linear(g, w->in, w->in_bias, x); // [2E, T]
     struct ggml_tensor * u  = columns(g, uz, 0, E);                  // [E, T]
     struct ggml_tensor * z  = columns(g, uz, E, E);                  // [E, T]
     u = graph_conv(g, w->conv_state, w->conv, w->conv_bias, GGML_SHORT_CONV_SILU,
@@ -116,7 +113,7 @@ static struct ggml_tensor * build_layer(
 
     y = ggml_add(c, ggml_reshape_2d(c, y, E, T), ggml_mul(c, u, w->d)); // [E, T]
     y = ggml_swiglu_split(c, z, y);                                     // y ∘ silu(z)
-    return ggml_add(c, x, graph_linear(g, w->out, w->out_bias, y));
+    return graph_linear(g, w->out, w->out_bias, y);
 }
 
 const struct family family_mamba = {
@@ -127,5 +124,6 @@ const struct family family_mamba = {
     .layer_size  = sizeof(struct mamba_layer),
     .load        = load,
     .load_layer  = load_layer,
-    .build_layer = build_layer,
+    .mix         = mix,
+    .no_mlp      = true,
 };

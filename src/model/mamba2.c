@@ -5,7 +5,7 @@
 //     S ← a S + B (Δ u)ᵀ                a = exp(Δ A), 2 exp(Δ A) − 1 for eigenvalues in [-1,1]
 //     y = Sᵀ C + d u
 //     y = RMSNorm(y ∘ silu(z)), per group
-//     x += W_out y                      no MLP
+//     out = W_out y
 //
 // N is the length of B and C, G the number of groups that share them, E = H·P the inner width.
 
@@ -20,7 +20,6 @@ struct mamba2 {
 };
 
 struct mamba2_layer {
-    struct input_norm    norm;             // [D], [D] or NULL
     struct ggml_tensor * in, *in_bias;     // [D, 2E + 2GN + H], [2E + 2GN + H] or NULL
     struct ggml_tensor * conv, *conv_bias; // [W, E + 2GN], [E + 2GN] or NULL
     struct ggml_tensor * dt_bias;          // [H]
@@ -66,8 +65,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
 
     loader_recurrence(l, layer, f->H, f->N, f->P, 0);
     w->conv_state = loader_state(l, layer, (f->W - 1) * C);
-    input_norm_load(l, il, &w->norm);
-    w->in      = loader_tensor_2d(l, il, "ssm_in.weight", TENSOR_REQUIRED, D, E + C + f->H);
+    w->in         = loader_tensor_2d(l, il, "ssm_in.weight", TENSOR_REQUIRED, D, E + C + f->H);
     w->in_bias = loader_tensor_1d(l, il, "ssm_in.bias", TENSOR_F32 | TENSOR_OPTIONAL, E + C + f->H);
     w->conv    = loader_tensor_2d(l, il, "ssm_conv1d.weight", TENSOR_F32, f->W, C);
     w->conv_bias  = loader_tensor_1d(l, il, "ssm_conv1d.bias", TENSOR_F32 | TENSOR_OPTIONAL, C);
@@ -80,7 +78,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     return !l->failed;
 }
 
-static struct ggml_tensor * build_layer(
+static struct ggml_tensor * mix(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct mamba2 *       f  = g->model->shared;
     const struct mamba2_layer * w  = layer->weights;
@@ -89,8 +87,7 @@ static struct ggml_tensor * build_layer(
     const int64_t               GN = f->G * f->N;
     const int64_t               T  = g->n_tokens;
 
-    struct ggml_tensor * h   = input_norm_build(g, &w->norm, x);      // [D, T]
-    struct ggml_tensor * p   = graph_linear(g, w->in, w->in_bias, h); // [2E + 2GN + H, T]
+    struct ggml_tensor * p   = graph_linear(g, w->in, w->in_bias, x); // [2E + 2GN + H, T]
     struct ggml_tensor * z   = columns(g, p, 0, E);                   // [E, T]
     struct ggml_tensor * uBC = columns(g, p, E, E + 2 * GN);          // [E + 2GN, T]
     struct ggml_tensor * dt  = columns(g, p, 2 * E + 2 * GN, f->H);   // [H, T]
@@ -118,7 +115,7 @@ static struct ggml_tensor * build_layer(
     y = ggml_mul(c, y, ggml_silu(c, ggml_cont(c, z)));
     y = graph_rms_norm(g, ggml_reshape_3d(c, y, E / f->G, f->G, T), w->group_norm, f->eps);
     y = ggml_reshape_2d(c, y, E, T);
-    return ggml_add(c, x, graph_linear(g, w->out, w->out_bias, y));
+    return graph_linear(g, w->out, w->out_bias, y);
 }
 
 const struct family family_mamba2 = {
@@ -129,5 +126,6 @@ const struct family family_mamba2 = {
     .layer_size  = sizeof(struct mamba2_layer),
     .load        = load,
     .load_layer  = load_layer,
-    .build_layer = build_layer,
+    .mix         = mix,
+    .no_mlp      = true,
 };

@@ -1,25 +1,32 @@
-// The MLP of a layer with SwiGLU:
+// The MLP of a layer, with SwiGLU or ReLU²:
 //
 //     mlp(x) = W_down (silu(W_gate x) ∘ W_up x)                  each product with an optional bias
+//     mlp(x) = W_down relu(W_up x)²
 
 #include "model/families.h"
 
-bool mlp_load(struct loader * l, int32_t il, struct mlp * mlp) {
+bool mlp_load(struct loader * l, int32_t il, const struct layer * layer, struct mlp * mlp) {
     const int64_t D = l->model->n_embd;
-    const int64_t F = l->model->n_ff;
+    const int64_t F = layer->n_ff;
     if (F == 0) {
         return loader_fail(l, "key '%s' is missing", loader_key(l, "feed_forward_length"));
     }
-    mlp->gate   = loader_tensor_2d(l, il, "ffn_gate.weight", TENSOR_REQUIRED, D, F);
+    if (layer->ffn == FFN_SWIGLU) {
+        mlp->gate   = loader_tensor_2d(l, il, "ffn_gate.weight", TENSOR_REQUIRED, D, F);
+        mlp->gate_b = loader_tensor_1d(l, il, "ffn_gate.bias", TENSOR_F32 | TENSOR_OPTIONAL, F);
+    }
     mlp->up     = loader_tensor_2d(l, il, "ffn_up.weight", TENSOR_REQUIRED, D, F);
     mlp->down   = loader_tensor_2d(l, il, "ffn_down.weight", TENSOR_REQUIRED, F, D);
-    mlp->gate_b = loader_tensor_1d(l, il, "ffn_gate.bias", TENSOR_F32 | TENSOR_OPTIONAL, F);
     mlp->up_b   = loader_tensor_1d(l, il, "ffn_up.bias", TENSOR_F32 | TENSOR_OPTIONAL, F);
     mlp->down_b = loader_tensor_1d(l, il, "ffn_down.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
     return !l->failed;
 }
 
 struct ggml_tensor * mlp_build(struct graph * g, const struct mlp * mlp, struct ggml_tensor * x) {
+    if (mlp->gate == NULL) {
+        struct ggml_tensor * up = graph_linear(g, mlp->up, mlp->up_b, x); // [F, T]
+        return graph_linear(g, mlp->down, mlp->down_b, ggml_sqr(g->ctx, ggml_relu(g->ctx, up)));
+    }
     struct ggml_tensor * gate = graph_linear(g, mlp->gate, mlp->gate_b, x); // [F, T]
     struct ggml_tensor * up   = graph_linear(g, mlp->up, mlp->up_b, x);     // [F, T]
     return graph_linear(g, mlp->down, mlp->down_b, ggml_swiglu_split(g->ctx, gate, up));

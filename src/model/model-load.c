@@ -77,47 +77,6 @@ static bool load_identity(struct loader * l) {
     return !l->failed;
 }
 
-// Which layers are attention layers.
-static bool load_layer_kinds(struct loader * l) {
-    struct lrnn_model * model = l->model;
-    const bool          all   = model->family->attention_only;
-    for (int32_t il = 0; il < model->n_layer; ++il) {
-        model->layers[il].attention = all;
-    }
-    if (model->family->is_attention != NULL) {
-        for (int32_t il = 0; il < model->n_layer && !l->failed; ++il) {
-            model->layers[il].attention = model->family->is_attention(l, il);
-        }
-        return !l->failed;
-    }
-    size_t         n;
-    struct slice * kinds = loader_strings(l, "lrnn.layer_kinds", &n);
-    if (kinds == NULL) {
-        return !l->failed;
-    }
-    if (n != (size_t) model->n_layer) {
-        loader_fail(l, "key 'lrnn.layer_kinds' has %zu elements; expected %d", n, model->n_layer);
-    }
-    for (int32_t il = 0; il < model->n_layer && !l->failed; ++il) {
-        const bool attention = slice_is(kinds[il], "attention");
-        char       quoted[80];
-        if (!attention && !slice_is(kinds[il], "recurrent")) {
-            loader_fail(l,
-                    "key 'lrnn.layer_kinds' has element %d = %s; "
-                    "expected 'recurrent' or 'attention'",
-                    il, slice_quote(quoted, sizeof(quoted), kinds[il]));
-        } else if (all && !attention) {
-            loader_fail(l,
-                    "key 'lrnn.layer_kinds' has element %d = 'recurrent'; "
-                    "expected 'attention' for family %s",
-                    il, model->family->name);
-        }
-        model->layers[il].attention = attention;
-    }
-    free(kinds);
-    return !l->failed;
-}
-
 // Hyperparameters that every family has.
 static bool load_shape(struct loader * l) {
     struct lrnn_model * model = l->model;
@@ -131,7 +90,6 @@ static bool load_shape(struct loader * l) {
         model->n_layer -= (int32_t) extra;
         loader_skip_layers(l, model->n_layer, extra);
     }
-    model->n_ff = loader_int_or(l, loader_key(l, "feed_forward_length"), 0, 1 << 24, 0);
     model->layers =
             loader_alloc(l, (size_t) (l->failed ? 1 : model->n_layer) * sizeof(struct layer));
     model->info.trained_length =
@@ -147,7 +105,11 @@ static bool load_shape(struct loader * l) {
     model->norm_eps           = loader_float(l, loader_key(l, norm_epsilon), 1e-12f, 1.0f);
     model->final_norm         = loader_bool_or(l, loader_key(l, "final_norm"), true);
     model->logit_soft_cap = loader_float_or(l, loader_key(l, "logit_soft_cap"), 1e-6f, 1e6f, 0.0f);
-    return !l->failed && load_layer_kinds(l);
+    // Granite's multipliers; 0 is none in files of llama.cpp
+    model->embd_scale     = loader_float_or(l, loader_key(l, "embedding_scale"), 0.0f, 1e6f, 0.0f);
+    model->residual_scale = loader_float_or(l, loader_key(l, "residual_scale"), 0.0f, 1e6f, 0.0f);
+    model->logit_scale    = loader_float_or(l, loader_key(l, "logit_scale"), 0.0f, 1e6f, 0.0f);
+    return !l->failed && layer_kinds_load(l);
 }
 
 // Tensors outside the layers: embedding, output and their norms.
@@ -190,11 +152,11 @@ static bool load_globals(struct loader * l) {
 }
 
 static bool load_layers(struct loader * l) {
-    struct lrnn_model *   model  = l->model;
-    const struct family * family = model->family;
-    if (family->load != NULL) {
-        model->shared = loader_alloc(l, family->shared_size);
-        if (model->shared == NULL || !family->load(l)) {
+    struct lrnn_model *   model = l->model;
+    const struct family * mixer = family_mixer(model->family);
+    if (mixer->load != NULL) {
+        model->shared = loader_alloc(l, mixer->shared_size);
+        if (model->shared == NULL || !mixer->load(l)) {
             return false;
         }
     }

@@ -7,6 +7,7 @@
 #include "ggml-backend.h"
 #include "ggml.h"
 
+struct attention;
 struct family;
 struct shell;
 struct loader;
@@ -24,15 +25,24 @@ struct device {
     ggml_backend_buffer_t buffer;
 };
 
+// The feed-forward part of a layer.
+enum ffn { FFN_NONE, FFN_SWIGLU, FFN_RELU2 };
+
 struct layer {
-    bool           attention;
-    int32_t        device;  // of its weights; also of its states, if the device has the ops
-    void *         weights; // a struct of the family, or struct attention
-    struct shell * shell;   // norms and MLP; NULL if they are part of weights
-    int32_t        n_states;
-    int64_t        state_size[LAYER_STATES_MAX]; // floats of one slot
-    int64_t        cache_size;                   // values of one token, for k as for v
-    int64_t        cache_head;                   // values of one head
+    bool     recurrent; // has the recurrent mixer of the family
+    bool     attention; // has attention; side by side with the other mixer if it has both
+    enum ffn ffn;
+    int64_t  n_ff;   // F, 0: none
+    int32_t  device; // of its weights; also of its states, if the device has the ops
+
+    void *             weights;           // of the recurrent mixer, a struct of its family
+    struct attention * attention_weights; // NULL: no attention
+    struct shell *     shell;             // norms and MLP; NULL if they are part of weights
+
+    int32_t n_states;
+    int64_t state_size[LAYER_STATES_MAX]; // floats of one slot
+    int64_t cache_size;                   // values of one token, for k as for v
+    int64_t cache_head;                   // values of one head
 };
 
 struct lrnn_model {
@@ -43,8 +53,10 @@ struct lrnn_model {
     bool                   is_quantized; // has quantized matrices
 
     int64_t n_embd; // D
-    int64_t n_ff;   // F, 0: none
     float   norm_eps;
+    float   embd_scale;     // of the embedding; 0: none
+    float   residual_scale; // of what a mixer or an MLP adds to x; 0: none
+    float   logit_scale;    // divides the logits; 0: none
     float   logit_soft_cap; // 0: none
     bool    final_norm;
     void *  shared; // the keys that family->load read

@@ -106,28 +106,32 @@ static struct ggml_tensor * mix(
 }
 
 // The file lists the recurrent layers, or else every interval-th layer is attention.
-static bool is_attention(struct loader * l, int32_t il) {
+static void layer_kind(struct loader * l, int32_t il, struct layer * layer) {
     const struct model_key * recurrent;
     struct lrnn_error        why;
-    if (model_file_bools(l->file, "qwen35.attention.recurrent_layers", &recurrent, &why) ==
-            KEY_OK) {
+    const char *             key = loader_key(l, "attention.recurrent_layers");
+    if (model_file_bools(l->file, key, &recurrent, &why) == KEY_OK) {
         if ((size_t) il >= recurrent->n) {
-            loader_fail(l, "key 'qwen35.attention.recurrent_layers' has %zu elements; expected %d",
-                    recurrent->n, l->model->n_layer);
+            loader_fail(l, "key '%s' has %zu elements; expected %d", key, recurrent->n,
+                    l->model->n_layer);
         }
-        return !model_key_bool(recurrent, (size_t) il);
+        layer->attention = !model_key_bool(recurrent, (size_t) il);
+    } else {
+        key              = loader_key(l, "full_attention_interval");
+        layer->attention = (il + 1) % loader_int_or(l, key, 1, 4096, 4) == 0;
     }
-    const int64_t interval = loader_int_or(l, "qwen35.full_attention_interval", 1, 4096, 4);
-    return (il + 1) % interval == 0;
+    layer->recurrent = !layer->attention;
 }
 
 const struct family family_qwen35 = {
-    .name         = "qwen35",
-    .llama_cpp    = true,
-    .shared_size  = sizeof(struct qwen35),
-    .layer_size   = sizeof(struct qwen35_layer),
-    .load         = load,
-    .load_layer   = load_layer,
-    .is_attention = is_attention,
-    .mix          = mix,
+    .name        = "qwen35",
+    .llama_cpp   = true,
+    .shared_size = sizeof(struct qwen35),
+    .layer_size  = sizeof(struct qwen35_layer),
+    .load        = load,
+    .load_layer  = load_layer,
+    .mix         = mix,
+    .layer_kind  = layer_kind,
+    .attention   = ATTENTION_ROPE | ATTENTION_QK_NORM | ATTENTION_GATE,
+    .ffn_norm    = "post_attention_norm.weight", // in spite of its name
 };

@@ -87,7 +87,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct rwkv7 * f = l->model->shared;
     struct rwkv7_layer * w = layer->weights;
     const int64_t        D = l->model->n_embd;
-    const int64_t        F = l->model->n_ff;
+    const int64_t        F = layer->n_ff;
 
     loader_recurrence(l, layer, f->H, f->K, f->P, 0);
     w->shift1   = loader_state(l, layer, D);

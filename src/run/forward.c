@@ -33,7 +33,9 @@ static struct ggml_tensor * build_output(
                               g, x, model->output_norm, model->output_norm_b, model->norm_eps)
                     : graph_rms_norm(g, x, model->output_norm, model->norm_eps);
     }
-    return graph_soft_cap(g, graph_product(g, model->output, x), model->logit_soft_cap);
+    x = graph_product(g, model->output, x);
+    x = graph_scale(g, x, model->logit_scale > 0.0f ? 1.0f / model->logit_scale : 0.0f);
+    return graph_soft_cap(g, x, model->logit_soft_cap);
 }
 
 bool forward_build(struct forward * f, const struct lrnn_model * model,
@@ -62,6 +64,7 @@ bool forward_build(struct forward * f, const struct lrnn_model * model,
         .err      = err,
     };
     struct ggml_tensor * x = ggml_get_rows(f->ctx, model->token_embd, f->inputs.tokens); // [D, T]
+    x                      = graph_scale(&g, x, model->embd_scale);
     if (model->embd_norm != NULL) {
         x = graph_layer_norm(&g, x, model->embd_norm, model->embd_norm_b, model->norm_eps);
     }

@@ -183,7 +183,7 @@ bool session_set_logits(
 struct ggml_tensor * session_seq_state(
         const struct lrnn_session * s, int32_t seq, int32_t il, size_t * offset) {
     const int64_t length = s->seqs[seq].length;
-    if (length == 0 || s->model->layers[il].attention) {
+    if (length == 0 || !s->model->layers[il].recurrent) {
         return NULL;
     }
     struct ggml_tensor * t = s->states.state[il][0];

@@ -33,7 +33,7 @@ static bool move_unsupported(const struct states * states, const struct lrnn_mod
 static void log_moved(const struct lrnn_model * model, const int32_t (*devices)[LAYER_STATES_MAX]) {
     int64_t n = 0;
     for (int32_t il = 0; il < model->n_layer; ++il) {
-        n += !model->layers[il].attention && model->layers[il].device != devices[il][0];
+        n += model->layers[il].recurrent && model->layers[il].device != devices[il][0];
     }
     if (n > 0 && model->log != NULL) {
         char text[128];
