@@ -14,7 +14,7 @@ FLOORS = ["base", "file", "text", "model", "run"]
 OPS_HEADERS = {"model": ["ops/glue.h", "ops/lrnn-ops.h"],
                "run": ["ops/lrnn-ops.h", "ops/scan-common.h"]}
 EVAL_FLOORS = ["data", "scores", "estimates", "report"]
-EVAL_TASKS = "tasks" # beside them
+EVAL_TASKS = "tasks"  # beside them
 # what lrnn-eval and the programs use of the library besides lrnn.h and base
 SHARED = ["run/log-softmax.h"]
 GGML_HEADER = re.compile(r"ggml[\w-]*\.h|gguf\.h")
@@ -122,13 +122,20 @@ def test_ops_know_nothing_about_the_library(root):
 @pytest.mark.parametrize("floor", [*EVAL_FLOORS, EVAL_TASKS])
 def test_eval_includes_point_down_its_floors(root, floor):
     floors = [EVAL_TASKS] if floor == EVAL_TASKS else below(EVAL_FLOORS, floor)
-    allowed = [f"eval/{f}/" for f in floors]
+    allowed = [f"eval/{f}/" for f in floors] + (["chart/"] if floor == "report" else [])
 
     def quoted(path, header):
         return header in ("lrnn.h", *SHARED) or header.startswith(("base/", *allowed))
 
     assert list(c_files(root / "examples/eval" / floor))
     nothing(bad_includes(root, f"examples/eval/{floor}", quoted), "includes of a floor above")
+
+
+def test_charts_know_nothing_about_the_evaluation(root):
+    def quoted(path, header):
+        return header.startswith(("base/", "chart/"))
+
+    nothing(bad_includes(root, "examples/chart", quoted), "includes of other folders")
 
 
 def test_every_folder_of_the_evaluation_library_is_a_floor(root):
@@ -143,7 +150,8 @@ def test_programs_include_no_private_header(root):
 
         def quoted(path, header, own=own):
             return (header in own or header in ("lrnn.h", "lrnn-ops.h", "httplib.h", *SHARED)
-                    or GGML_HEADER.fullmatch(header) or header.startswith(("base/", "eval/")))
+                    or GGML_HEADER.fullmatch(header)
+                    or header.startswith(("base/", "chart/", "eval/")))
 
         nothing(bad_includes(root, program.relative_to(root), quoted), "private includes")
 

@@ -2,7 +2,7 @@
 
 #include "base/arena.h"
 #include "base/unicode.h"
-#include "eval/report/markup.h"
+#include "chart/markup.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
