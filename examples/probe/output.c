@@ -1,6 +1,6 @@
 #include "output.h"
 
-#include "eval/report/chart.h"
+#include "chart/chart.h"
 #include "base/json-write.h"
 
 #include <inttypes.h>

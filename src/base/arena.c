@@ -12,6 +12,7 @@ struct piece {
 
 struct arena {
     struct piece * pieces;
+    bool           failed;
 };
 
 struct arena * arena_new(void) {
@@ -19,11 +20,13 @@ struct arena * arena_new(void) {
 }
 
 void * arena_alloc(struct arena * arena, size_t size) {
-    if (size > SIZE_MAX - sizeof(struct piece)) {
+    if (arena == NULL) {
         return NULL;
     }
-    struct piece * piece = calloc(1, sizeof(struct piece) + size);
+    struct piece * piece =
+            size <= SIZE_MAX - sizeof(struct piece) ? calloc(1, sizeof(struct piece) + size) : NULL;
     if (piece == NULL) {
+        arena->failed = true;
         return NULL;
     }
     piece->next   = arena->pieces;
@@ -31,9 +34,12 @@ void * arena_alloc(struct arena * arena, size_t size) {
     return piece->data;
 }
 
-char * arena_print(struct arena * arena, const char * format, ...) {
-    va_list args, again;
-    va_start(args, format);
+bool arena_failed(const struct arena * arena) {
+    return arena == NULL || arena->failed;
+}
+
+char * arena_print_args(struct arena * arena, const char * format, va_list args) {
+    va_list again;
     va_copy(again, args);
     const int n    = vsnprintf(NULL, 0, format, args);
     char *    text = n >= 0 ? arena_alloc(arena, (size_t) n + 1) : NULL;
@@ -41,6 +47,13 @@ char * arena_print(struct arena * arena, const char * format, ...) {
         vsnprintf(text, (size_t) n + 1, format, again);
     }
     va_end(again);
+    return text;
+}
+
+char * arena_print(struct arena * arena, const char * format, ...) {
+    va_list args;
+    va_start(args, format);
+    char * text = arena_print_args(arena, format, args);
     va_end(args);
     return text;
 }

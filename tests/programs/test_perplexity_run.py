@@ -153,7 +153,6 @@ def test_old_names_of_options(scoring):
         for folder, option in (("old", old), ("new", new)):
             scoring.run(*MODEL, *DATA, *option, "-o", folder, "--force")
         assert scoring.scores("old") == scoring.scores("new")
-    scoring.fail(scoring.lrnn.Code.USAGE, *MODEL, *DATA, "--probe", "else", "-o", "old", "--force")
 
 
 def test_pipe(scoring, finished):

@@ -14,7 +14,7 @@ FLOORS = ["base", "file", "text", "model", "run", "generate"]
 OPS_HEADERS = {"model": ["ops/glue.h", "ops/lrnn-ops.h", "ops/product-limits.h"],
                "run": ["ops/lrnn-ops.h", "ops/scan-common.h"]}
 EVAL_FLOORS = ["data", "scores", "estimates", "report"]
-EVAL_TASKS = "tasks" # beside them
+EVAL_TASKS = "tasks"  # beside them
 # what lrnn-eval and the programs use of the library besides lrnn.h and base
 SHARED = ["run/log-softmax.h"]
 GGML_HEADER = re.compile(r"ggml[\w-]*\.h|gguf\.h")
@@ -136,13 +136,20 @@ def test_ops_know_nothing_about_the_library(root):
 @pytest.mark.parametrize("floor", [*EVAL_FLOORS, EVAL_TASKS])
 def test_eval_includes_point_down_its_floors(root, floor):
     floors = [EVAL_TASKS] if floor == EVAL_TASKS else below(EVAL_FLOORS, floor)
-    allowed = [f"eval/{f}/" for f in floors]
+    allowed = [f"eval/{f}/" for f in floors] + (["chart/"] if floor == "report" else [])
 
     def quoted(path, header):
         return header in ("lrnn.h", *SHARED) or header.startswith(("base/", *allowed))
 
     assert list(c_files(root / "examples/eval" / floor))
     nothing(bad_includes(root, f"examples/eval/{floor}", quoted), "includes of a floor above")
+
+
+def test_charts_know_nothing_about_the_evaluation(root):
+    def quoted(path, header):
+        return header.startswith(("base/", "chart/"))
+
+    nothing(bad_includes(root, "examples/chart", quoted), "includes of other folders")
 
 
 def test_every_folder_of_the_evaluation_library_is_a_floor(root):
@@ -158,9 +165,18 @@ def test_programs_include_no_private_header(root):
         def quoted(path, header, own=own):
             return (header in own or header in ("lrnn.h", "lrnn-ops.h", "httplib.h", *SHARED)
                     or GGML_HEADER.fullmatch(header)
-                    or header.startswith(("base/", "generate/", "eval/")))
+                    or header.startswith(("base/", "generate/", "chart/", "eval/")))
 
         nothing(bad_includes(root, program.relative_to(root), quoted), "private includes")
+
+
+def test_errno_is_no_class_of_errors(root):
+    """errno is read where a system call failed, to say why. The kind of an error is in lrnn_error."""
+    users = {"base/atomic-file.c", "base/error.c", "base/read-file.c", "file/model-file.c",
+             "generate/state-file.c"}
+    found = {str(p.relative_to(root / "src")) for p in c_files(root / "src")
+             if re.search(r"\berrno\b", strip_comments_and_strings(p.read_text()))}
+    nothing(found - users, "a new user of errno")
 
 
 def test_private_names_have_no_prefix(root, lrnn_h):

@@ -1,7 +1,7 @@
 // Text in HTML and SVG: every character that has a meaning there is escaped, in text and in quoted
 // attributes.
 
-#include "eval/report/markup.h"
+#include "chart/markup.h"
 #include "kit/check.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "lrnn.h"
 #include "base/json-read.h"
 #include "base/unicode.h"
-#include "eval/report/chart.h"
+#include "chart/chart.h"
 #include "eval/report/report-write.h"
 #include "kit/check.h"
 #include "kit/files.h"

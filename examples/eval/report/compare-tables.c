@@ -20,84 +20,75 @@ static const char * const TITLES[N_COLUMNS] = { "targets", "first", "second", "d
     "95 % interval", "ratio of ppl", "windows won", "p" };
 
 // - base, other: the two values
-static bool add_row(struct arena * a, struct table * t, const char * targets, const char * base,
-        const char * other, const struct paired * p, bool is_nats) {
+static void add_row(struct table * t, const char * targets, const char * base, const char * other,
+        const struct paired * p, bool is_nats) {
     const struct stats_estimate * e   = &p->difference;
     const double                  pv  = stats_p_value(e);
-    const int                     row = t->n_rows++;
-    bool                          ok  = table_set(a, t, row, TARGETS, "%s", targets) &&
-              table_set(a, t, row, FIRST, "%s", base) && table_set(a, t, row, SECOND, "%s", other);
+    const int                     row = t != NULL ? t->n_rows : 0;
+    table_set(t, row, TARGETS, "%s", targets);
+    table_set(t, row, FIRST, "%s", base);
+    table_set(t, row, SECOND, "%s", other);
     if (!isfinite(e->value)) {
-        return ok && table_set(a, t, row, DIFFERENCE, "diverged");
+        table_set(t, row, DIFFERENCE, "diverged");
+        return;
     }
-    ok = ok && table_set(a, t, row, DIFFERENCE, "%+.5f", e->value) &&
-         table_set(a, t, row, WON, "%" PRId64 " of %" PRId64, p->won, e->n);
+    table_set(t, row, DIFFERENCE, "%+.5f", e->value);
+    table_set(t, row, WON, "%" PRId64 " of %" PRId64, p->won, e->n);
     if (e->method != STATS_NONE) {
-        ok = ok && table_set(a, t, row, INTERVAL, "%+.5f .. %+.5f", e->lo, e->hi);
+        table_set(t, row, INTERVAL, "%+.5f .. %+.5f", e->lo, e->hi);
     }
     if (is_nats) {
-        ok = ok && table_set(a, t, row, RATIO, "%.5f", exp(e->value));
+        table_set(t, row, RATIO, "%.5f", exp(e->value));
     }
-    return ok && (!isfinite(pv) || table_set_p_value(a, t, row, P, pv));
+    if (isfinite(pv)) {
+        table_set_p_value(t, row, P, pv);
+    }
 }
 
 // A table with its header alone.
 static struct table * begin(
         struct arena * a, int max_rows, const char * base, const char * other, const char * unit) {
-    struct table * t = table_with_head(a, max_rows, TITLES, N_COLUMNS);
-    if (t != NULL) {
-        t->title = arena_print(a, "%s (second) minus %s (first), %s", other, base, unit);
-    }
-    return t != NULL && t->title != NULL ? t : NULL;
+    struct table * t = table_new(a, max_rows, N_COLUMNS);
+    table_head(t, TITLES);
+    table_title(t, "%s (second) minus %s (first), %s", other, base, unit);
+    return t;
 }
 
-static void show_loss(const struct loss * l, char text[32]) {
-    if (isfinite(l->nats.value)) {
-        snprintf(text, 32, "%.4f", l->nats.value);
-    } else {
-        snprintf(text, 32, "diverged");
-    }
+static const char * show_loss(const struct loss * l, char text[32]) {
+    snprintf(text, 32, isfinite(l->nats.value) ? "%.4f" : "diverged", l->nats.value);
+    return text;
 }
 
 struct table * comparison_table(const struct comparison * c, struct arena * a) {
     struct table * t =
             begin(a, c->n_buckets + 3, c->base->meta.model, c->other->meta.model, "nats per token");
     const bool has_beyond = c->beyond.difference.n > 0;
-    bool       ok         = t != NULL;
-    char       targets[64], base[32], other[32];
+    char       targets[64], base[32], other[32], left_out[96] = "";
 
-    for (int i = 0; i < c->n_buckets && ok; ++i) {
+    for (int i = 0; i < c->n_buckets; ++i) {
         const struct loss * l = &c->base->buckets.at[i];
         snprintf(targets, sizeof(targets), "%" PRId64 "\xe2\x80\x93%" PRId64, l->range.from,
                 l->range.to);
-        show_loss(l, base);
-        show_loss(&c->other->buckets.at[i], other);
-        ok = add_row(a, t, targets, base, other, &c->buckets[i], true);
+        add_row(t, targets, show_loss(l, base), show_loss(&c->other->buckets.at[i], other),
+                &c->buckets[i], true);
     }
-    if (ok) {
-        table_add_rule(t, "together");
-        show_loss(&c->base->total.at[0], base);
-        show_loss(&c->other->total.at[0], other);
-        ok = add_row(a, t, "all", base, other, &c->all, true);
-    }
-    if (ok && has_beyond) {
+    table_rule(t, c->n_buckets + 1, "together");
+    add_row(t, "all", show_loss(&c->base->total.at[0], base),
+            show_loss(&c->other->total.at[0], other), &c->all, true);
+    if (has_beyond) {
         snprintf(targets, sizeof(targets), "beyond %" PRId64, c->trained_length);
-        ok = add_row(a, t, targets, "", "", &c->beyond, true);
+        add_row(t, targets, "", "", &c->beyond, true);
     }
-    if (!ok) {
-        return NULL;
-    }
-    char left_out[96] = "";
     if (c->n_left_out > 0) {
         snprintf(left_out, sizeof(left_out),
                 " %" PRId64 " windows are in only one run and are excluded.", c->n_left_out);
     }
-    t->note = arena_print(a,
+    table_note(t,
             "Paired by window; negative: the second is better. Rely on %s: of %d buckets, one in "
             "20 seems to differ by chance.%s",
             has_beyond ? "the row beyond the trained length" : "the row of all targets",
             c->n_buckets, left_out);
-    return t->note != NULL ? t : NULL;
+    return arena_failed(a) ? NULL : t;
 }
 
 struct table * byte_comparison_table(const struct byte_comparison * c, const char * base_name,
@@ -107,17 +98,16 @@ struct table * byte_comparison_table(const struct byte_comparison * c, const cha
 
     snprintf(base, sizeof(base), "%.4f", c->base.value);
     snprintf(other, sizeof(other), "%.4f", c->other.value);
-    if (t == NULL || !add_row(a, t, "all", base, other, &c->all, false) ||
-            (c->beyond.difference.n > 0 &&
-                    !add_row(a, t, "beyond both lengths", "", "", &c->beyond, false))) {
-        return NULL;
+    add_row(t, "all", base, other, &c->all, false);
+    if (c->beyond.difference.n > 0) {
+        add_row(t, "beyond both lengths", "", "", &c->beyond, false);
     }
-    t->note = arena_print(a,
+    table_note(t,
             "The tokenizers differ, so the comparison covers stretches of text that both runs "
             "scored and that begin and end between tokens of both: %" PRId64 " of %" PRId64
             " and %" PRId64 " bytes, paired by windows of the first.",
             c->bytes, c->base_bytes, c->other_bytes);
-    return t->note != NULL ? t : NULL;
+    return arena_failed(a) ? NULL : t;
 }
 
 //
@@ -248,50 +238,50 @@ static double percent(double ln_ratio) {
     return 100.0 * expm1(ln_ratio);
 }
 
-static bool add_kl(struct arena * a, struct table * t, const struct kl_summary * s, bool is_all) {
-    const int row = t->n_rows++;
-    bool      ok  = (is_all ? table_set(a, t, row, 0, "all")
-                            : table_set(a, t, row, 0, "%" PRId64 "\xe2\x80\x93%" PRId64, s->range.from,
-                                      s->range.to)) &&
-              table_set(a, t, row, 1, "%" PRId64, s->n) &&
-              table_set(a, t, row, 2, "%.2e", s->kl.value) &&
-              table_set(a, t, row, 4, "%.2e", s->kl_p99) &&
-              table_set(a, t, row, 5, "%.4g", exp(s->nll_p.value)) &&
-              table_set(a, t, row, 6, "%+.3f", percent(s->change.value)) &&
-              table_set(a, t, row, 8, "%.2f", 100.0 * s->same_top.value);
-    if (s->kl.method == STATS_NONE) {
-        return ok;
+static void add_kl(struct table * t, int row, const struct kl_summary * s, bool is_all) {
+    char range[64] = "all";
+    if (!is_all) {
+        snprintf(range, sizeof(range), "%" PRId64 "\xe2\x80\x93%" PRId64, s->range.from,
+                s->range.to);
     }
-    if (s->kl.value > 0.0) { // half of the interval, in per cent of the mean
-        ok = ok && table_set(a, t, row, 3, "%.0f", 50.0 * (s->kl.hi - s->kl.lo) / s->kl.value);
+    table_set(t, row, 0, "%s", range);
+    table_set(t, row, 1, "%" PRId64, s->n);
+    table_set(t, row, 2, "%.2e", s->kl.value);
+    if (s->kl.method != STATS_NONE) {
+        if (s->kl.value > 0.0) { // half of the interval, in per cent of the mean
+            table_set(t, row, 3, "%.0f", 50.0 * (s->kl.hi - s->kl.lo) / s->kl.value);
+        }
+        table_set(t, row, 7, "%+.3f .. %+.3f", percent(s->change.lo), percent(s->change.hi));
     }
-    return ok &&
-           table_set(a, t, row, 7, "%+.3f .. %+.3f", percent(s->change.lo), percent(s->change.hi));
+    table_set(t, row, 4, "%.2e", s->kl_p99);
+    table_set(t, row, 5, "%.4g", exp(s->nll_p.value));
+    table_set(t, row, 6, "%+.3f", percent(s->change.value));
+    table_set(t, row, 8, "%.2f", 100.0 * s->same_top.value);
 }
 
 bool kl_report_write_text(const struct kl_report * r, FILE * out, struct lrnn_error * err) {
     static const char * const HEAD[] = { "position", "n", "KL", "+- %", "KL 99 %", "ppl",
         "change %", "95 %", "top-1 %" };
     enum { N_COLS = sizeof(HEAD) / sizeof(HEAD[0]), WIDTH = 100 };
-    struct arena * a  = arena_new();
-    bool           ok = a != NULL;
+    struct arena * a = arena_new();
     fprintf(out, "reference  %s: %s, %s, %" PRId64 " bytes of weights\n", base_name(r->paths[0]),
             lrnn_model_get_info(r->models[0]).family, model_type(r->models[0], NULL),
             lrnn_model_get_info(r->models[0]).weight_bytes);
     fprintf(out, "text       %s, %" PRId64 " windows of %" PRId64 " tokens, fingerprint %.16s\n\n",
             r->dataset, r->data->n_windows, r->window, r->data->fingerprint);
-    for (int m = 1; m < r->n_models && ok; ++m) {
-        struct table * t = table_with_head(a, r->n_ranges + 2, HEAD, N_COLS);
-        ok = t != NULL && (t->title = arena_print(a, "%s: %s, %" PRId64 " bytes of weights",
-                                   base_name(r->paths[m]), model_type(r->models[m], NULL),
-                                   lrnn_model_get_info(r->models[m]).weight_bytes)) != NULL;
-        for (int i = 0; i <= r->n_ranges && ok; ++i) {
-            ok = add_kl(a, t, &r->summaries[(m - 1) * (r->n_ranges + 1) + i], i == r->n_ranges);
+    for (int m = 1; m < r->n_models; ++m) {
+        struct table * t = table_new(a, r->n_ranges + 2, N_COLS);
+        table_head(t, HEAD);
+        table_title(t, "%s: %s, %" PRId64 " bytes of weights", base_name(r->paths[m]),
+                model_type(r->models[m], NULL), lrnn_model_get_info(r->models[m]).weight_bytes);
+        for (int i = 0; i <= r->n_ranges; ++i) {
+            add_kl(t, i + 1, &r->summaries[(m - 1) * (r->n_ranges + 1) + i], i == r->n_ranges);
         }
-        if (ok) {
+        if (!arena_failed(a)) {
             table_write_text(t, WIDTH, false, out);
         }
     }
+    const bool ok = !arena_failed(a);
     arena_free(a);
     return ok || error_no_memory(err, "a table of %d rows", r->n_ranges);
 }

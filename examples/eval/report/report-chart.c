@@ -3,7 +3,7 @@
 #include "eval/report/report-write.h"
 
 #include "base/arena.h"
-#include "eval/report/chart.h"
+#include "chart/chart.h"
 #include "eval/report/report-columns.h"
 
 #include <inttypes.h>

@@ -3,7 +3,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "eval/data/dataset.h"
-#include "eval/report/chart.h"
+#include "chart/chart.h"
 #include "eval/estimates/losses.h"
 
 #include "lrnn.h"

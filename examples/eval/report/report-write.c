@@ -1,8 +1,8 @@
 #include "eval/report/report-write.h"
 
 #include "base/arena.h"
-#include "eval/report/chart.h"
-#include "eval/report/markup.h"
+#include "chart/chart.h"
+#include "chart/markup.h"
 #include "eval/report/report-columns.h"
 #include "lrnn.h"
 

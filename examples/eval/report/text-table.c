@@ -2,57 +2,75 @@
 
 #include "base/arena.h"
 #include "base/unicode.h"
-#include "eval/report/markup.h"
+#include "chart/markup.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct table * table_new(struct arena * arena, int n_rows, int n_cols) {
+struct table * table_new(struct arena * arena, int max_rows, int n_cols) {
     struct table * t = arena_alloc(arena, sizeof(*t));
-    if (t != NULL) {
-        t->n_rows = n_rows;
-        t->n_cols = n_cols;
-        t->cells  = arena_alloc(arena, ((size_t) n_rows * (size_t) n_cols + 1) * sizeof(*t->cells));
+    const char **  cells =
+            arena_alloc(arena, ((size_t) max_rows * (size_t) n_cols + 1) * sizeof(*cells));
+    if (t == NULL || cells == NULL) {
+        return NULL;
     }
-    return t != NULL && t->cells != NULL ? t : NULL;
-}
-
-struct table * table_with_head(
-        struct arena * arena, int max_rows, const char * const * head, int n_cols) {
-    struct table * t = table_new(arena, max_rows, n_cols);
-    if (t != NULL) {
-        memcpy(t->cells, head, (size_t) n_cols * sizeof(*head));
-        t->n_rows = 1;
-    }
+    *t = (struct table) { .arena = arena, .title = "", .n_cols = n_cols, .cells = cells };
     return t;
 }
 
-bool table_set(struct arena * arena, struct table * t, int row, int col, const char * format, ...) {
-    char    text[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    char * copy = arena_alloc(arena, strlen(text) + 1);
-    if (copy == NULL) {
-        return false;
+// Sets *text, unless the table is NULL.
+#define PRINT(t, format, text)                                 \
+    do {                                                       \
+        va_list args;                                          \
+        va_start(args, format);                                \
+        (text) = arena_print_args((t)->arena, (format), args); \
+        va_end(args);                                          \
+    } while (0)
+
+void table_title(struct table * t, const char * format, ...) {
+    if (t != NULL) {
+        PRINT(t, format, t->title);
     }
-    t->cells[row * t->n_cols + col] = strcpy(copy, text);
-    return true;
 }
 
-void table_add_rule(struct table * t, const char * word) {
-    if (t->n_rules < TABLE_MAX_RULES) {
-        t->rules[t->n_rules].before = t->n_rows;
-        t->rules[t->n_rules].word   = word;
+void table_note(struct table * t, const char * format, ...) {
+    if (t != NULL) {
+        PRINT(t, format, t->note);
+    }
+}
+
+void table_head(struct table * t, const char * const * titles) {
+    for (int c = 0; t != NULL && c < t->n_cols; ++c) {
+        table_set(t, 0, c, "%s", titles[c]);
+    }
+}
+
+void table_set(struct table * t, int row, int col, const char * format, ...) {
+    if (t != NULL) {
+        PRINT(t, format, t->cells[row * t->n_cols + col]);
+        t->n_rows = row < t->n_rows ? t->n_rows : row + 1;
+    }
+}
+
+void table_set_p_value(struct table * t, int row, int col, double p) {
+    if (p < 1e-6) {
+        table_set(t, row, col, "< 1e-6");
+    } else {
+        table_set(t, row, col, p < 1e-3 ? "%.0e" : "%.4f", p);
+    }
+}
+
+void table_rule(struct table * t, int before, const char * format, ...) {
+    bool skip = t == NULL || t->n_rules == TABLE_MAX_RULES;
+    for (int i = 0; !skip && i < t->n_rules; ++i) {
+        skip = t->rules[i].before == before;
+    }
+    if (!skip) {
+        t->rules[t->n_rules].before = before;
+        PRINT(t, format, t->rules[t->n_rules].word);
         t->n_rules++;
     }
-}
-
-bool table_set_p_value(struct arena * arena, struct table * t, int row, int col, double p) {
-    return p < 1e-6 ? table_set(arena, t, row, col, "< 1e-6")
-                    : table_set(arena, t, row, col, p < 1e-3 ? "%.0e" : "%.4f", p);
 }
 
 //

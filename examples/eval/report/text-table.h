@@ -8,13 +8,14 @@
 enum { TABLE_MAX_RULES = 16 };
 
 struct table {
-    const char *  title;  // above the table
-    const char *  note;   // below the table; NULL: none
-    int           n_rows; // the first row is the header
-    int           n_cols;
-    const char ** cells; // [n_rows][n_cols]; NULL: empty
-    bool          left;  // all columns are left-aligned; otherwise only the first
-    int           n_rules;
+    struct arena * arena;
+    const char *   title;  // above the table
+    const char *   note;   // below the table; NULL: none
+    int            n_rows; // the first row is the header
+    int            n_cols;
+    const char **  cells; // [max_rows][n_cols]; NULL: empty
+    bool           left;  // all columns are left-aligned; otherwise only the first
+    int            n_rules;
     struct {
         int          before; // row
         const char * word;
@@ -23,27 +24,29 @@ struct table {
 
 struct arena;
 
-// Returns a table with empty cells; NULL: out of memory.
-struct table * table_new(struct arena * arena, int n_rows, int n_cols);
+// Returns an empty table; NULL: out of memory. The functions below then do nothing, so arena_failed
+// needs to be asked only once, at the end.
+struct table * table_new(struct arena * arena, int max_rows, int n_cols);
 
-// The same with the cells of its first row, and no other row yet: n_rows is 1.
-// - max_rows: with the first one
-struct table * table_with_head(
-        struct arena * arena, int max_rows, const char * const * head, int n_cols);
-
-// Sets a cell. Returns false if out of memory.
-bool table_set(struct arena * arena, struct table * t, int row, int col, const char * format, ...)
 #ifdef __GNUC__
-        __attribute__((format(printf, 5, 6)))
+#    define TABLE_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
+#else
+#    define TABLE_PRINTF(fmt, first)
 #endif
-        ;
 
-// Adds a rule before the next row, number n_rows; ignored if there are too many.
-void table_add_rule(struct table * t, const char * word);
+void table_title(struct table * t, const char * format, ...) TABLE_PRINTF(2, 3);
+void table_note(struct table * t, const char * format, ...) TABLE_PRINTF(2, 3);
+void table_head(struct table * t, const char * const * titles); // [n_cols]
+
+// Sets a cell. The table ends with the last row that has one.
+void table_set(struct table * t, int row, int col, const char * format, ...) TABLE_PRINTF(4, 5);
 
 // Sets a cell to a probability. Below 1e-6 the exact value depends on the model of the noise, so it
 // is not shown.
-bool table_set_p_value(struct arena * arena, struct table * t, int row, int col, double p);
+void table_set_p_value(struct table * t, int row, int col, double p);
+
+// Adds a rule before a row, unless there is one or there are too many.
+void table_rule(struct table * t, int before, const char * format, ...) TABLE_PRINTF(3, 4);
 
 // Writes text of at most `columns` columns. Wider tables are split; each part repeats the first
 // column.

@@ -1,4 +1,4 @@
-#include "eval/report/markup.h"
+#include "chart/markup.h"
 
 #include "base/unicode.h"
 

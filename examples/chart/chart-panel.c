@@ -1,9 +1,9 @@
 // One panel of a chart.
 
-#include "eval/report/chart-impl.h"
+#include "chart/chart-impl.h"
 
 #include "base/unicode.h"
-#include "eval/report/markup.h"
+#include "chart/markup.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-#include "eval/report/chart.h"
+#include "chart/chart.h"
 
-#include "eval/report/chart-impl.h"
-#include "eval/report/markup.h"
+#include "chart/chart-impl.h"
+#include "chart/markup.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 
 // Shared by the files that write charts: the whole chart (chart.c) and one panel (chart-panel.c).
 
-#include "eval/report/chart.h"
+#include "chart/chart.h"
 
 #define CHART_PAD         14.0
 #define CHART_GAP         26.0
