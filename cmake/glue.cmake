@@ -1,7 +1,7 @@
-# The glue: the edits that add our three ops to ggml; replace its attention, some matrix products and
-# activations on the CPU, and the barriers between nodes; make ggml-cuda multiply F32 matrices in
-# F32; and make an RPC server drop a client that sends malformed messages. The ops themselves are in
-# src/ops; the inserted lines call functions of src/ops/glue.h.
+# The glue: the edits that add our three ops to ggml; replace its attention, some matrix products
+# and activations on the CPU, and the barriers between nodes; make ggml-cuda multiply F32 matrices
+# in F32; and make an RPC server drop a client that sends malformed messages. The ops themselves are
+# in src/ops; the inserted lines call functions of src/ops/glue.h.
 #
 #     name, file, number of occurrences of the anchor, position of the text
 #     the anchor

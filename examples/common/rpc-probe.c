@@ -131,7 +131,7 @@ static bool resolve(const char * server, struct sockaddr_in * addr, struct lrnn_
     const int             code  = getaddrinfo(host, NULL, &hints, &found);
     if (code != 0) {
         return error_set(
-                err, LRNN_ERROR_SYSTEM, "server %s: unknown host: %s", server, gai_strerror(code));
+                err, LRNN_ERROR_BAD_INPUT, "server %s: unknown host: %s", server, gai_strerror(code));
     }
     memcpy(addr, found->ai_addr, sizeof(*addr));
     addr->sin_port = htons((uint16_t) port);
@@ -202,7 +202,7 @@ bool rpc_probe(const char * server, const char * address, struct lrnn_error * er
                     "server %s is not a ggml RPC server, or an older one", server);
         } break;
         case FAILED: {
-            error_set(err, LRNN_ERROR_SYSTEM, "server %s: %s", server, strerror(error));
+            error_set(err, LRNN_ERROR_BAD_INPUT, "server %s: %s", server, strerror(error));
         } break;
     }
     return false;

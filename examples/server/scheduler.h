@@ -1,9 +1,9 @@
 #pragma once
 
 // One thread owns the session and runs the jobs of all clients side by side. Every call holds one
-// token of each running generation, with its draft, and at most n_batch tokens of prompts, so a generation waits for
-// at most one such call per token. Prompts are computed in order of arrival, cut at multiples of
-// n_batch and where a state is stored.
+// token of each running generation, with its draft, and at most n_batch tokens of prompts, so a
+// generation waits for at most one such call per token. Prompts are computed in order of arrival,
+// cut at multiples of n_batch and where a state is stored.
 
 #include "lrnn.h"
 #include "job.h"

@@ -1,8 +1,9 @@
 // Drafts by lookup: the tokens that followed an earlier occurrence of the last tokens.
 //
 // The longest match wins, of equal ones the latest. The length doubles after an accepted draft and
-// halves after a rejected one, so text that does not repeat costs little. Where the earlier occurrence reaches the end of the text, the
-// text repeats itself, and the draft continues with its own tokens.
+// halves after a rejected one, so text that does not repeat costs little. Where the earlier
+// occurrence reaches the end of the text, the text repeats itself, and the draft continues with its
+// own tokens.
 
 #include "generate/draft.h"
 

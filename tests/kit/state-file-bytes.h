@@ -1,7 +1,7 @@
 #pragma once
 
-// The bytes of state files (see src/generate/state-file.c), so that each of them can be changed, and the
-// models whose state files are tested.
+// The bytes of state files (see src/generate/state-file.c), so that each of them can be changed,
+// and the models whose state files are tested.
 
 #include <stddef.h>
 #include <stdint.h>

@@ -171,7 +171,7 @@ def test_programs_include_no_private_header(root):
 
 
 def test_errno_is_no_class_of_errors(root):
-    """errno is read where a system call failed, to say why. The kind of an error is in lrnn_error."""
+    """errno says why a system call failed. The kind of an error is in struct lrnn_error."""
     users = {"base/atomic-file.c", "base/error.c", "base/read-file.c", "file/model-file.c",
              "generate/state-file.c"}
     found = {str(p.relative_to(root / "src")) for p in c_files(root / "src")
