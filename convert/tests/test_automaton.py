@@ -3,6 +3,7 @@ minimization, and the cascade against the automaton itself."""
 
 import random
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -162,6 +163,8 @@ def test_bad_expressions_are_refused(tmp_path, capsys, text, says):
     (["--regex", "é", "--bytes"], 3, "expected ASCII"),
     (["--regex", "a", "--alphabet", "a", "--bytes"], 2, "--alphabet is for --regex"),
     (["--alphabet", "a"], 2, "either a file or --regex"),
+    (["--regex", r"[^\x00-\xff]", "--bytes"], 3, "always answers 'reject'"),
+    (["--regex", r"[\x00-\xff]*", "--bytes"], 3, "always answers 'accept'"),
 ])
 def test_bad_requests_are_refused(tmp_path, capsys, options, code, says):
     out = tmp_path / "m.gguf"
@@ -169,6 +172,20 @@ def test_bad_requests_are_refused(tmp_path, capsys, options, code, says):
     err = capsys.readouterr().err
     assert says in err and err.count("\n") == 1
     assert not out.exists()
+
+
+@pytest.mark.parametrize("options, code", [
+    (["--regex", "a((|)){999999999}"], 0),
+    (["--regex", r"a((\d){0}){999999999}", "--alphabet", "ab"], 0),
+    (["--regex", "[ab]{0,4000}"], 3), (["--regex", "(a?){4000}"], 3),
+    (["--regex", "(.?){4000}", "--bytes"], 3), (["--regex", "(a|b){4096}|.*", "--bytes"], 3),
+])
+def test_long_repetitions_take_seconds(tmp_path, capsys, options, code):
+    """They took minutes, or forever."""
+    begin = time.process_time()
+    assert main(["automaton", *options, "-o", str(tmp_path / "m.gguf")]) == code
+    assert time.process_time() - begin < 30
+    assert code == 0 or capsys.readouterr().err.count("\n") == 1
 
 
 def test_what_is_too_large_is_refused_with_its_size(tmp_path, capsys):

@@ -146,6 +146,9 @@ def automaton_checkpoint(d: Dfa, name: str, tokenizer: Tokenizer, letters: dict[
         tokenizer.types[:] = [CONTROL if s == BOS else NORMAL for s in symbols]
         return checkpoint, [f"one level of {d.n} points: {family(task).replace('_', ' ')} with "
                             f"n_h {task.factors}"]
+    if d.n == 1:
+        raise DataError(f"{what} always answers {d.outputs[0]!r}: found one state; expected two or "
+                        "more with --bytes")
     plan = best_plan(d, len(tokenizer.tokens), what)
     if kind == "q8_0" and any(level.permutes for level in plan.cascade.levels):
         raise UsageError(f"--type q8_0: {what} permutes the register of a level, which needs exact "

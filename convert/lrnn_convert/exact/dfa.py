@@ -4,7 +4,7 @@ completed, without unreachable states, minimized."""
 from dataclasses import dataclass
 
 from ..errors import DataError
-from .regex import Positions
+from .regex import Positions, members
 
 MAX_STATES = 64             # of the automaton that is compiled; the task of lrnn-probe has the same
 MAX_SUBSETS = 4096          # states before minimization
@@ -28,24 +28,25 @@ class Dfa:
 
 
 def from_positions(p: Positions, letters: list[str], what: str) -> Dfa:
-    """Subset construction. State −1 of the NFA is the start."""
-    reads = {c: frozenset(i for i, chars in enumerate(p.chars) if c in chars) for c in letters}
-    start = frozenset([-1])
-    number, order, rows = {start: 0}, [start], []
+    """Subset construction. Bit 0 of a subset is the start of the NFA, bit i + 1 its position i."""
+    reads = [sum(1 << i for i, chars in enumerate(p.chars) if c in chars) for c in letters]
+    kinds = dict.fromkeys(reads)           # letters that the same positions read go together
+    number, order, rows = {1: 0}, [1], []
     for subset in order:
-        follow = set().union(*(p.first if i < 0 else p.follow[i] for i in subset))
-        row = []
-        for c in letters:
-            target = frozenset(follow & reads[c])
+        follow = p.first if subset & 1 else 0
+        for i in members(subset >> 1):
+            follow |= p.follow[i]
+        for kind in kinds:
+            target = (follow & kind) << 1
             if target not in number:
                 if len(order) == MAX_SUBSETS:
                     raise DataError(f"{what} needs more than {MAX_SUBSETS} states before "
                                     f"minimization; expected at most {MAX_SUBSETS}")
                 number[target] = len(order)
                 order.append(target)
-            row.append(number[target])
-        rows.append(row)
-    accepting = p.last | ({-1} if p.empty else set())
+            kinds[kind] = number[target]
+        rows.append([kinds[kind] for kind in reads])
+    accepting = p.last << 1 | p.empty
     outputs = [ACCEPT if subset & accepting else REJECT for subset in order]
     return Dfa(0, letters, list(zip(*rows)), outputs, [str(i) for i in range(len(order))])
 
@@ -67,15 +68,34 @@ def reachable(d: Dfa) -> tuple[Dfa, list[str]]:
 
 
 def minimized(d: Dfa) -> Dfa:
-    """Merges states that no text tells apart (Moore: refine the partition by outputs until the
-    successors agree). Classes are numbered by their first state and have its name."""
+    """Merges states that no text tells apart (Hopcroft: split every class by the states that a
+    letter takes into a given class; after a split, only the smaller half splits others). Classes
+    are numbered by their first state and have its name."""
+    moves = list(dict.fromkeys(d.moves))
+    before: list[list[list[int]]] = [[[] for _ in range(d.n)] for _ in moves]
+    for sources, to in zip(before, moves):
+        for s in range(d.n):
+            sources[to[s]].append(s)
     classes = _numbered(d.outputs)
-    while True:
-        finer = _numbered([(classes[s], *(classes[to[s]] for to in d.moves)) for s in range(d.n)])
-        if finer == classes:
-            break
-        classes = finer
-    first = [classes.index(c) for c in range(max(classes) + 1)]
+    members_of = [{s for s in range(d.n) if classes[s] == c} for c in range(max(classes) + 1)]
+    todo = set(range(len(members_of)))
+    while todo:
+        targets = list(members_of[todo.pop()])
+        for sources in before:
+            found: dict[int, list[int]] = {}
+            for s in (s for t in targets for s in sources[t]):
+                found.setdefault(classes[s], []).append(s)
+            for c, states in found.items():
+                if len(states) == len(members_of[c]):
+                    continue
+                new = len(members_of)
+                members_of[c].difference_update(states)
+                members_of.append(set(states))
+                for s in states:
+                    classes[s] = new
+                todo.add(new if c in todo or len(states) <= len(members_of[c]) else c)
+    classes = _numbered(classes)
+    first = [classes.index(c) for c in range(len(members_of))]
     moves = [tuple(classes[to[s]] for s in first) for to in d.moves]
     return Dfa(classes[d.start], d.letters, moves, [d.outputs[s] for s in first],
                [d.names[s] for s in first])

@@ -21,19 +21,24 @@ SPECIAL = "|*+?{}()[].^$\\"
 class Positions:
     """The position automaton. Position i reads a character of chars[i]; a text is matched if its
     first character is read by one of `first`, the next by one of follow[that position], and the
-    last by one of `last`."""
+    last by one of `last`. Sets of positions are numbers: bit i is position i."""
 
     chars: list[frozenset[str]] = field(default_factory=list)
-    follow: list[set[int]] = field(default_factory=list)
-    first: set[int] = field(default_factory=set)
-    last: set[int] = field(default_factory=set)
+    follow: list[int] = field(default_factory=list)
+    first: int = 0
+    last: int = 0
     empty: bool = True                     # the empty text is matched
+
+
+def members(numbers: int) -> list[int]:
+    """The bits that are set."""
+    return [i for i, bit in enumerate(bin(numbers)[:1:-1]) if bit == "1"]
 
 
 @dataclass(frozen=True)
 class Part:
-    first: frozenset[int] = frozenset()
-    last: frozenset[int] = frozenset()
+    first: int = 0
+    last: int = 0
     empty: bool = True
 
 
@@ -89,7 +94,8 @@ class Parser:
                 raise self.fail(f"{self.peek()!r} after another repetition; use a group")
             c = self.take()
             low, high = {"*": (0, None), "+": (1, None), "?": (0, 1)}.get(c) or self.bounds()
-            item = ("repeat", item, low, high)
+            # the empty text, repeated, is empty
+            item = ("repeat", item, low, high) if self.size(item) else ("then", [])
         return item
 
     def bounds(self) -> tuple[int, int | None]:
@@ -196,12 +202,13 @@ class Parser:
         if kind == "chars":
             i = len(self.result.chars)
             self.result.chars.append(tree[1])
-            self.result.follow.append(set())
-            return Part(frozenset([i]), frozenset([i]), False)
+            self.result.follow.append(0)
+            return Part(1 << i, 1 << i, False)
         if kind == "or":
-            parts = [self.part(t) for t in tree[1]]
-            return Part(frozenset().union(*(p.first for p in parts)),
-                        frozenset().union(*(p.last for p in parts)), any(p.empty for p in parts))
+            whole = Part(empty=False)
+            for p in map(self.part, tree[1]):
+                whole = Part(whole.first | p.first, whole.last | p.last, whole.empty or p.empty)
+            return whole
         if kind == "then":
             whole = Part()
             for t in tree[1]:
@@ -214,7 +221,7 @@ class Parser:
             whole = self.joined(whole, self.part(inner))
         if high is None:
             copy = self.part(inner)
-            for i in copy.last:
+            for i in members(copy.last):
                 self.result.follow[i] |= copy.first
             return self.joined(whole, Part(copy.first, copy.last, copy.empty or low == 0))
         for i in range(high - low):
@@ -223,7 +230,7 @@ class Parser:
         return whole
 
     def joined(self, a: Part, b: Part) -> Part:
-        for i in a.last:
+        for i in members(a.last):
             self.result.follow[i] |= b.first
         return Part(a.first | b.first if a.empty else a.first,
                     a.last | b.last if b.empty else b.last, a.empty and b.empty)
@@ -240,7 +247,7 @@ def positions(text: str, alphabet: list[str] | None) -> tuple[Positions, list[st
                         f"repetitions are written out; expected at most {MAX_POSITIONS}")
     whole = parser.part(tree)
     result = parser.result
-    result.first, result.last, result.empty = set(whole.first), set(whole.last), whole.empty
+    result.first, result.last, result.empty = whole.first, whole.last, whole.empty
     used = sorted(frozenset().union(*result.chars)) if result.chars else []
     if alphabet is None:
         alphabet = used
