@@ -130,8 +130,8 @@ static bool resolve(const char * server, struct sockaddr_in * addr, struct lrnn_
     struct addrinfo *     found = NULL;
     const int             code  = getaddrinfo(host, NULL, &hints, &found);
     if (code != 0) {
-        return error_set(
-                err, LRNN_ERROR_BAD_INPUT, "server %s: unknown host: %s", server, gai_strerror(code));
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "server %s: unknown host: %s", server,
+                gai_strerror(code));
     }
     memcpy(addr, found->ai_addr, sizeof(*addr));
     addr->sin_port = htons((uint16_t) port);
