@@ -362,10 +362,10 @@ struct lrnn_message {
 };
 
 // Converts a conversation that ends with a user message to tokens; the answer follows them. On
-// success the caller frees *tokens with free(). With the generated tokens of its answers, a longer
-// conversation begins with the tokens of a shorter one and its answer, unless the format changes
-// earlier answers: most drop the thinking section. In any case it begins with the first *n_stable
-// tokens. `no_thinking` asks for an answer without a thinking section. n_stable may be NULL.
+// success the caller frees *tokens with free(). If answers carry their tokens, the result extends
+// the previous one, except where the format rewrites old answers: most drop the thinking section.
+// The first *n_stable tokens are always kept. `no_thinking` asks for an answer without a thinking
+// section. n_stable may be NULL.
 LRNN_API bool lrnn_chat_tokenize(const struct lrnn_chat * chat,
         const struct lrnn_message * messages, int64_t n_messages, bool no_thinking,
         int32_t ** tokens, int64_t * n_tokens, int64_t * n_stable, struct lrnn_error * err);
@@ -414,7 +414,6 @@ LRNN_API void lrnn_sampler_accept(struct lrnn_sampler * sampler, int32_t token);
 
 // ---- Generation ---------------------------------------------------------------------------------
 
-// Why a generation ended.
 enum lrnn_finish {
     LRNN_FINISH_NONE,   // it has not
     LRNN_FINISH_LENGTH, // max_tokens were generated
@@ -427,16 +426,15 @@ enum lrnn_finish {
 };
 LRNN_API const char * lrnn_finish_name(enum lrnn_finish finish); // "length", "eos", ...
 
-// Drafts: guesses up to n_draft tokens from earlier text and checks them in one call. With Q8_0 and
-// Q4_0 matrices, tokens and logits are bit-identical to those without drafts.
+// A draft is a guess from earlier text that is checked in one call. With Q8_0 and Q4_0 matrices,
+// tokens and logits are bit-identical to those without drafts.
 enum { LRNN_DRAFT_MAX = 31 };
-
 struct lrnn_generation_params {
     struct lrnn_sampler_params sampler;
     int64_t                    max_tokens; // 0: no limit; -1: none, only the prompt is read
     const char * const *       stops;      // [n_stops]; the text ends before any of these
     int32_t                    n_stops;
-    int32_t                    n_draft; // 0: none; less than n_rewind of the session
+    int32_t                    n_draft; // tokens of a draft; less than n_rewind of the session
     const struct lrnn_chat *   chat;    // its tokens end the text, as eos does; may be NULL
     bool                       ignore_eos;
     bool keep; // feed the last token too (but not eos), to save or continue the sequence
@@ -460,8 +458,7 @@ LRNN_API bool lrnn_generation_step(
         struct lrnn_generation * const * generations, int32_t n, struct lrnn_error * err);
 LRNN_API enum lrnn_finish lrnn_generation_finish(const struct lrnn_generation * generation);
 
-// What the last step added. A stop string is no part of the text, and neither is a token that ends
-// it.
+// What the last step added. Stop strings and tokens that end the text are no part of the text.
 struct lrnn_generated {
     const int32_t * tokens;    // [n_tokens]
     const float *   log_probs; // [n_tokens], as of lrnn_sampler_sample

@@ -2,8 +2,10 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/read-file.h"
 #include "chat-memory.h"
 #include "conversation.h"
+#include "generate/state-file.h"
 #include "interrupt.h"
 #include "line-input.h"
 #include "program.h"
@@ -257,44 +259,71 @@ static void go_back(struct chat * chat, const char * name) {
     say_where(chat);
 }
 
-// FILE is a state file as of --state-save, FILE.json has the messages.
+// A state file as of --state-save, with the tokens of the sequence and the messages.
 static bool save(struct chat * chat, const char * path, struct lrnn_error * err) {
-    char json[4096];
+    const struct token_list * live = &chat->memory.live;
+    struct state_file         f;
+    if (live->n == 0) {
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "the conversation is empty");
+    }
+    if (!state_file_take(
+                &f, chat->g->session, 0, lrnn_generation_sampler(chat->g->generation), err)) {
+        return false;
+    }
+    const bool ok = state_file_set_tokens(&f, live->ids, live->n, err) &&
+                    conversation_write(&chat->conversation, &f.text, err) &&
+                    state_file_write(&f, path, &chat->g->info, err);
+    state_file_free(&f);
+    return ok;
+}
+
+// The messages and tokens of a chat that was saved by version 0.2: they are in FILE.json.
+static bool read_old(const struct chat * chat, const char * path, const struct state_file * f,
+        struct conversation * c, struct token_list * tokens, struct lrnn_error * err) {
+    char   json[4096];
+    char * data;
+    size_t size;
     if (snprintf(json, sizeof(json), "%s.json", path) >= (int) sizeof(json)) {
         return error_set(err, LRNN_ERROR_BAD_INPUT, "the name of the file is too long");
     }
-    if (chat->memory.live.n == 0) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "the conversation is empty");
+    if (!read_file(json, &data, &size, err)) {
+        return error_set(err, LRNN_ERROR_BAD_FILE, "%s: a state without a conversation", path);
     }
-    return lrnn_seq_save(
-                   chat->g->session, 0, lrnn_generation_sampler(chat->g->generation), path, err) &&
-           conversation_save(&chat->conversation, &chat->memory.live, json, err);
+    bool ok = conversation_read(
+            c, tokens, chat->g->info.n_vocab, (struct slice) { data, size }, json, err);
+    free(data);
+    if (ok && tokens->n != f->length) {
+        ok = error_set(
+                err, LRNN_ERROR_BAD_FILE, "%s and %s are of different conversations", path, json);
+    }
+    return ok;
 }
 
 static bool load(struct chat * chat, const char * path, struct lrnn_error * err) {
+    struct generator *  g      = chat->g;
     struct conversation c      = { 0 };
     struct token_list   tokens = { 0 };
-    char                json[4096];
-    if (snprintf(json, sizeof(json), "%s.json", path) >= (int) sizeof(json)) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "the name of the file is too long");
-    }
-    if (!conversation_load(&c, &tokens, chat->g->info.n_vocab, json, err)) {
+    struct state_file   f;
+    if (!state_file_read(&f, path, &g->info, g->session, err)) {
         return false;
     }
-    bool ok = lrnn_seq_load(
-            chat->g->session, 0, lrnn_generation_sampler(chat->g->generation), path, err);
-    if (ok && lrnn_seq_length(chat->g->session, 0) != tokens.n) {
-        lrnn_seq_reset(chat->g->session, 0, err);
-        chat->memory.live.n = 0;
-        ok                  = error_set(
-                err, LRNN_ERROR_BAD_INPUT, "%s and %s are of different conversations", path, json);
+    bool ok = true;
+    if (f.text.n > 0 && f.tokens != NULL) {
+        const struct slice text = { f.text.data, f.text.n };
+        ok                      = conversation_read(&c, NULL, g->info.n_vocab, text, path, err);
+        token_list_set(&tokens, f.tokens, f.n_tokens);
+    } else {
+        ok = read_old(chat, path, &f, &c, &tokens, err);
     }
+    ok = ok &&
+         state_file_restore(&f, g->session, 0, lrnn_generation_sampler(g->generation), path, err);
     if (ok) {
         conversation_copy(&chat->conversation, &c);
         token_list_set(&chat->memory.live, tokens.ids, tokens.n);
     }
     conversation_drop(&c, c.n);
     token_list_free(&tokens);
+    state_file_free(&f);
     return ok;
 }
 
@@ -335,8 +364,7 @@ static const struct command {
     { "undo", NULL, "remove the last question and its answer", false, undo },
     { "fork", "NAME", "remember the conversation as it is now", false, fork_branch },
     { "back", "NAME", "return to the conversation of /fork NAME", false, go_back },
-    { "save", "FILE", "write the state to FILE and the messages to FILE.json", false,
-            save_command },
+    { "save", "FILE", "write the state and the messages to FILE", false, save_command },
     { "load", "FILE", "continue a saved conversation", false, load_command },
     { "system", "TEXT", "set the system message; without TEXT: remove it", true, set_system },
     { "help", NULL, "list the commands", false, help },

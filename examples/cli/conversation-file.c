@@ -1,8 +1,6 @@
-#include "base/atomic-file.h"
 #include "base/error.h"
 #include "base/json-read.h"
 #include "base/json-write.h"
-#include "base/read-file.h"
 #include "conversation.h"
 
 #include <inttypes.h>
@@ -17,30 +15,29 @@ static void write_tokens(FILE * f, const int32_t * tokens, int64_t n) {
     fputc(']', f);
 }
 
-static const char MAGIC[] = "{\"lrnn_chat\": 1,";
-
-bool conversation_save(const struct conversation * c, const struct token_list * sequence,
-        const char * path, struct lrnn_error * err) {
-    struct atomic_file out;
-    if (!atomic_file_may_replace(path, MAGIC, "a conversation", err) ||
-            !atomic_file_open(&out, path, err)) {
-        return false;
+bool conversation_write(
+        const struct conversation * c, struct buffer * text, struct lrnn_error * err) {
+    char * data = NULL;
+    size_t size = 0;
+    FILE * out  = open_memstream(&data, &size);
+    if (out == NULL) {
+        return error_no_memory(err, "the messages");
     }
-    fprintf(out.file, "%s \"messages\": [", MAGIC);
+    fprintf(out, "{\"lrnn_chat\": 1, \"messages\": [");
     for (int64_t i = 0; i < c->n; ++i) {
         const struct lrnn_message * m = &c->messages[i];
-        fprintf(out.file, "%s\n {\"role\": \"%s\", \"content\": ", i > 0 ? "," : "", m->role);
-        json_write_bytes(out.file, m->content, m->size);
+        fprintf(out, "%s\n {\"role\": \"%s\", \"content\": ", i > 0 ? "," : "", m->role);
+        json_write_bytes(out, m->content, m->size);
         if (m->tokens != NULL) {
-            fprintf(out.file, ", \"tokens\": ");
-            write_tokens(out.file, m->tokens, m->n_tokens);
+            fprintf(out, ", \"tokens\": ");
+            write_tokens(out, m->tokens, m->n_tokens);
         }
-        fputc('}', out.file);
+        fputc('}', out);
     }
-    fprintf(out.file, "],\n \"sequence\": ");
-    write_tokens(out.file, sequence->ids, sequence->n);
-    fprintf(out.file, "}\n");
-    return atomic_file_commit(&out, err);
+    fprintf(out, "]}\n");
+    const bool ok = fclose(out) == 0 && buffer_append(text, data, size);
+    free(data);
+    return ok || error_no_memory(err, "the messages");
 }
 
 static bool read_tokens(struct json_value array, int64_t n_vocab, struct token_list * out,
@@ -126,30 +123,17 @@ static bool read_all(struct conversation * c, struct token_list * sequence, int6
             return false;
         }
     }
-    return read_tokens(v[1], n_vocab, sequence, err);
+    return sequence == NULL || read_tokens(v[1], n_vocab, sequence, err);
 }
 
-bool conversation_load(struct conversation * c, struct token_list * sequence, int64_t n_vocab,
-        const char * path, struct lrnn_error * err) {
+bool conversation_read(struct conversation * c, struct token_list * sequence, int64_t n_vocab,
+        struct slice text, const char * path, struct lrnn_error * err) {
     struct conversation loaded = { 0 };
-    struct token_list   tokens = { 0 };
-    char *              data;
-    size_t              size;
-    struct lrnn_error   why;
-
-    if (!read_file(path, &data, &size, err)) {
-        return false;
-    }
-    const bool ok = read_all(&loaded, &tokens, n_vocab, data, size, &why);
-    free(data);
-    if (!ok) {
+    if (!read_all(&loaded, sequence, n_vocab, text.data, text.size, err)) {
         conversation_drop(&loaded, loaded.n);
-        token_list_free(&tokens);
-        return error_set(err, why.kind, "%s: %s", path, why.text);
+        return error_prefix(err, "%s", path);
     }
     conversation_drop(c, c->n);
-    token_list_free(sequence);
-    *c        = loaded;
-    *sequence = tokens;
+    *c = loaded;
     return true;
 }

@@ -3,6 +3,8 @@
 // The messages of a conversation, in memory and in a file. The program ends with a message if
 // memory runs out.
 
+#include "base/buffer.h"
+#include "base/slice.h"
 #include "lrnn.h"
 #include "token-list.h"
 
@@ -29,10 +31,13 @@ static inline bool conversation_has_system(const struct conversation * c) {
     return c->n > 0 && c->messages[0].role[0] == 's';
 }
 
-// conversation-file.c: JSON with the messages and the tokens of the sequence.
-bool conversation_save(const struct conversation * c, const struct token_list * sequence,
-        const char * path, struct lrnn_error * err);
+// conversation-file.c: the messages as JSON, for the text of a state file.
+bool conversation_write(
+        const struct conversation * c, struct buffer * text, struct lrnn_error * err);
 
-// Leaves `c` and `sequence` unchanged on failure. Tokens must be below n_vocab.
-bool conversation_load(struct conversation * c, struct token_list * sequence, int64_t n_vocab,
-        const char * path, struct lrnn_error * err);
+// Replaces `c` by the messages of such a text. Before version 0.3 it was a file of its own, which
+// also had the tokens of the sequence. Tokens must be below n_vocab.
+// - path:     of the file, for messages
+// - sequence: NULL: the text has none
+bool conversation_read(struct conversation * c, struct token_list * sequence, int64_t n_vocab,
+        struct slice text, const char * path, struct lrnn_error * err);

@@ -2,12 +2,12 @@
 
 #include "base/atomic-file.h"
 #include "base/error.h"
-#include "base/file-magic.h"
 #include "chat.h"
 #include "chat-memory.h"
 #include "device-options.h"
 #include "generate.h"
 #include "generate/prompt.h"
+#include "generate/state-file.h"
 #include "interrupt.h"
 #include "line-input.h"
 #include "load-model.h"
@@ -338,8 +338,7 @@ static enum exit_code check_state_save(const struct args * args) {
         return EXIT_CODE_OK;
     }
     const enum exit_code code = output_check(args->state_save, inputs, 2);
-    if (code == EXIT_CODE_OK &&
-            !atomic_file_may_replace(args->state_save, STATE_FILE_MAGIC, "a state file", &err)) {
+    if (code == EXIT_CODE_OK && !state_file_may_replace(args->state_save, &err)) {
         return program_fail(EXIT_CODE_USAGE, "%s", err.text);
     }
     return code;
@@ -525,8 +524,8 @@ int main(int argc, char ** argv) {
         opt_string("--state-load", "FILE", &args.state_load,
                 "continue a saved sequence; the prompt follows it"),
         opt_string("--state-save", "FILE", &args.state_save,
-                "save the sequence at the end, also after Ctrl-C; replaces only a state file. The "
-                "messages of a chat go to FILE.json"),
+                "save the sequence at the end, also after Ctrl-C, with the messages of a chat; "
+                "replaces only a state file"),
 
         opt_group("Output"),
         opt_flag("--jsonl", &args.jsonl,

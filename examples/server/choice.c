@@ -150,18 +150,26 @@ bool choice_score(struct choice_tools * t, struct choice * c, int32_t token, con
 // Tokens
 //
 
-// Adds what was generated, and its scores. The first token was sampled from row `row`.
-static bool add_generated(
-        struct choice_tools * t, struct choice * c, int64_t row, struct lrnn_error * err) {
+// Adds what was generated, and its scores. Token i was sampled from logits[i] [n_vocab].
+static bool add_generated(struct choice_tools * t, struct choice * c,
+        const float * const logits[1 + LRNN_DRAFT_MAX], struct lrnn_error * err) {
     const struct lrnn_generated new = lrnn_generation_get(c->generation);
     for (int64_t i = 0; i < new.n_tokens; ++i) {
-        if (c->job->params.n_top >= 0 &&
-                !choice_score(t, c, new.tokens[i], lrnn_logits(t->session, row + i), err)) {
+        if (c->job->params.n_top >= 0 && !choice_score(t, c, new.tokens[i], logits[i], err)) {
             return false;
         }
         c->tokens[c->n_prompt + c->n_new++] = new.tokens[i];
     }
+    c->n_fed  = lrnn_seq_length(t->session, c->seq);
+    c->phase  = c->generation->phase == GENERATION_PROMPT ? CHOICE_PROMPT : CHOICE_DECODE;
+    c->finish = lrnn_generation_finish(c->generation);
     return buffer_append(&c->text, new.text, new.size) || error_no_memory(err, "generated text");
+}
+
+bool choice_take_logits(
+        struct choice_tools * t, struct choice * c, const float * logits, struct lrnn_error * err) {
+    const float * const rows[1 + LRNN_DRAFT_MAX] = { logits };
+    return generation_sample(c->generation, logits, err) && add_generated(t, c, rows, err);
 }
 
 bool choice_take(struct choice_tools * t, struct choice * c, const struct lrnn_input * input,
@@ -175,11 +183,9 @@ bool choice_take(struct choice_tools * t, struct choice * c, const struct lrnn_i
         }
     }
     const int64_t first = is_prompt ? row + input->n_logits - 1 : row; // to be sampled from
-    if (!generation_take(c->generation, input, row, err) || !add_generated(t, c, first, err)) {
-        return false;
+    const float * rows[1 + LRNN_DRAFT_MAX];
+    for (int64_t i = 0; i <= LRNN_DRAFT_MAX; ++i) {
+        rows[i] = lrnn_logits(t->session, first + i);
     }
-    c->n_fed  = lrnn_seq_length(t->session, c->seq);
-    c->phase  = c->generation->phase == GENERATION_PROMPT ? CHOICE_PROMPT : CHOICE_DECODE;
-    c->finish = lrnn_generation_finish(c->generation);
-    return true;
+    return generation_take(c->generation, input, row, err) && add_generated(t, c, rows, err);
 }

@@ -29,6 +29,10 @@ bool choice_add_score(struct choice * c, const struct token_score * score, struc
 bool choice_score(struct choice_tools * t, struct choice * c, int32_t token, const float * logits,
         struct lrnn_error * err);
 
+// Begins to generate after a prompt that is in the sequence, from the logits after it.
+bool choice_take_logits(
+        struct choice_tools * t, struct choice * c, const float * logits, struct lrnn_error * err);
+
 // Continues after an input was fed. Its logits begin with `row`. False: failed; a choice that has
 // ended has a finish reason.
 bool choice_take(struct choice_tools * t, struct choice * c, const struct lrnn_input * input,

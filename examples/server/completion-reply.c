@@ -219,8 +219,10 @@ static void put_echo(FILE * out, const struct completion * c, const struct choic
     struct lrnn_decoder * decoder = lrnn_decoder_new(c->server->model, false, NULL);
     size_t                size    = 0;
     for (int64_t i = 0; i < choice->n_prompt && decoder != NULL; ++i) {
-        const char * text = lrnn_decoder_push(decoder, choice->prompt[i], &size);
-        fwrite(text, 1, size, out);
+        if (choice->prompt[i] >= 0) {
+            const char * text = lrnn_decoder_push(decoder, choice->prompt[i], &size);
+            fwrite(text, 1, size, out);
+        }
     }
     if (decoder != NULL) {
         const char * text = lrnn_decoder_end(decoder, &size);

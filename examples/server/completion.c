@@ -25,7 +25,7 @@ static void completion_free(struct completion * c) {
         free(c->prompts[i].tokens);
     }
     if (c->base != NULL) {
-        saved_state_free(c->base);
+        state_file_free(c->base);
     }
     job_free(c->job);
     request_free(&c->request);
@@ -61,27 +61,34 @@ static bool load_base(struct completion * c, struct http_call * call) {
     if (c->base == NULL) {
         return no_memory(call);
     }
-    const enum state_status status = state_load(
-            s->state_dir, c->request.state, s->info.identity, s->info.n_vocab, c->base, &err);
-    if (status != STATE_OK) {
-        return REFUSE(call,
-                status == STATE_MISSING ? 404
-                : status == STATE_BAD   ? 400
-                                        : 500,
-                "state", "%s", err.text);
+    if (!named_state_load(s->state_dir, c->request.state, &s->info, c->base, &err)) {
+        return REFUSE_ERROR(call, "state", &err);
+    }
+    if (c->base->tokens == NULL && c->request.echo && c->request.n_top >= 0) {
+        return REFUSE(call, 400, "state",
+                "state '%s' has no tokens that could be scored; expected no logprobs with echo",
+                c->request.state);
     }
     return true;
 }
 
-// Puts the tokens of the base before those of a prompt.
+// Puts the tokens of the base before those of a prompt, or -1 for each if they are unknown.
 static bool prepend_base(
         const struct completion * c, struct prompt * prompt, struct http_call * call) {
-    const int64_t n_base = c->base->n_tokens;
-    int32_t *     tokens = malloc((size_t) (n_base + prompt->n_tokens) * sizeof(int32_t));
+    const struct state_file * base   = c->base;
+    const int64_t             n_base = base->tokens != NULL ? base->n_tokens : base->length;
+    if (prompt->n_tokens == 0 && n_base == base->length && base->logits == NULL) {
+        return REFUSE(call, 400, "prompt",
+                "state '%s' has no logits to continue from; expected a prompt that is not empty",
+                c->request.state);
+    }
+    int32_t * tokens = malloc((size_t) (n_base + prompt->n_tokens) * sizeof(int32_t));
     if (tokens == NULL) {
         return no_memory(call);
     }
-    memcpy(tokens, c->base->tokens, (size_t) n_base * sizeof(int32_t));
+    for (int64_t i = 0; i < n_base; ++i) {
+        tokens[i] = base->tokens != NULL ? base->tokens[i] : -1;
+    }
     if (prompt->n_tokens > 0) {
         memcpy(tokens + n_base, prompt->tokens, (size_t) prompt->n_tokens * sizeof(int32_t));
     }
@@ -244,9 +251,7 @@ static bool make_job(struct completion * c, enum request_kind kind, struct http_
         .n_biases          = r->n_biases,
         .frequency_penalty = (float) r->frequency_penalty,
         .presence_penalty  = (float) r->presence_penalty,
-        .base              = c->base != NULL ? c->base->data : NULL,
-        .base_size         = c->base != NULL ? c->base->size : 0,
-        .n_base            = c->base != NULL ? c->base->n_tokens - 1 : 0,
+        .base              = c->base,
         .keep_state        = kind == REQUEST_STATE,
     };
     const uint64_t seed = r->has_seed ? r->seed : random_seed(c->server);
@@ -352,6 +357,18 @@ static struct completion * completion_new(
     return c;
 }
 
+// A state is saved with its tokens and without the last of them.
+static bool check_state(
+        const struct completion * c, enum request_kind kind, struct http_call * call) {
+    const struct state_file * base = kind == REQUEST_STATE ? c->base : NULL;
+    if (base != NULL && (base->tokens == NULL || base->length == c->prompts[0].n_tokens)) {
+        return REFUSE(call, 400, "state",
+                "state '%s' %s; expected one with tokens, and a prompt after it", c->request.state,
+                base->tokens == NULL ? "has no tokens" : "would not change");
+    }
+    return true;
+}
+
 // Reads the request and gives its job to the scheduler.
 static bool begin(struct completion * c, enum request_kind kind, struct http_call * call) {
     struct request_error error;
@@ -364,7 +381,7 @@ static bool begin(struct completion * c, enum request_kind kind, struct http_cal
     }
     return check_max_tokens(c, call) && load_base(c, call) &&
            (c->is_chat ? make_chat_prompt(c, call) : make_prompts(c, call)) &&
-           make_job(c, kind, call) && submit(c, call);
+           check_state(c, kind, call) && make_job(c, kind, call) && submit(c, call);
 }
 
 static void handle(struct server * s, enum request_kind kind, struct http_call * call) {
@@ -392,23 +409,18 @@ void handle_chat(struct server * s, struct http_call * call) {
 //
 
 static void write_state(struct completion * c, const char * name, struct http_call * call) {
-    const struct server *    s     = c->server;
-    const struct saved_state state = {
-        .tokens   = c->prompts[0].tokens,
-        .n_tokens = c->prompts[0].n_tokens,
-        .data     = c->job->state,
-        .size     = c->job->state_size,
-    };
-    struct lrnn_error err;
-    if (state.data == NULL) {
+    const struct server * s      = c->server;
+    const struct prompt * prompt = &c->prompts[0];
+    struct state_file *   state  = &c->job->state;
+    struct lrnn_error     err;
+    if (state->memory == NULL) {
         no_memory(call);
-        return;
+    } else if (!state_file_set_tokens(state, prompt->tokens, prompt->n_tokens, &err) ||
+               !named_state_save(s->state_dir, name, &s->info, state, &err)) {
+        reply_failure(call, NULL, &err);
+    } else {
+        reply_state(call, name, prompt->n_tokens, state->n_memory, c->job->choices[0].n_cached);
     }
-    if (state_save(s->state_dir, name, s->info.identity, &state, &err) != STATE_OK) {
-        reply_error(call, 500, NULL, "%s", err.text);
-        return;
-    }
-    reply_state(call, name, state.n_tokens, state.size, c->job->choices[0].n_cached);
 }
 
 void handle_state_save(struct server * s, struct http_call * call) {

@@ -38,7 +38,7 @@ void job_free(struct job * job) {
     }
     pthread_cond_destroy(&job->cond);
     pthread_mutex_destroy(&job->mutex);
-    free(job->state);
+    state_file_free(&job->state);
     free(job->choices);
     free(job);
 }

@@ -5,6 +5,7 @@
 // the results under the job's lock.
 
 #include "base/buffer.h"
+#include "generate/state-file.h"
 #include "lrnn.h"
 #include "request.h"
 
@@ -26,7 +27,7 @@ struct choice {
     struct job *    job;
     struct choice * next;   // in the lists of the scheduler
     struct choice * leader; // another choice with the same prompt, which computes it; NULL: none
-    const int32_t * prompt; // [n_prompt], shared by the choices of a prompt
+    const int32_t * prompt; // [n_prompt], shared by the choices of a prompt; -1: unknown tokens
     int64_t         n_prompt;
     bool            follows; // the text follows that of the prompt, which is not empty
     uint64_t        seed;
@@ -60,11 +61,9 @@ struct job_params {
     int64_t                       n_biases;
     float frequency_penalty; // subtracted from a logit for every time that the token was generated
     float presence_penalty;  // subtracted once if it was
-    int64_t      n_stable;   // store the state after this many tokens of the prompt; 0: none
-    bool         keep_state; // copy the state to `state`
-    const void * base;       // a state of the first n_base tokens of each prompt
-    size_t       base_size;
-    int64_t      n_base;
+    int64_t n_stable;        // store the state after this many tokens of the prompt; 0: none
+    bool    keep_state;      // copy the state to `state`
+    const struct state_file * base; // a state of the first tokens of each prompt; NULL: none
 };
 
 struct job {
@@ -76,8 +75,7 @@ struct job {
     pthread_cond_t    cond;  // signaled when there are new ones
     int64_t           n_done;
     struct lrnn_error err;   // of the first choice that failed
-    void *            state; // of choice 0 before the last token of its prompt
-    size_t            state_size;
+    struct state_file state; // of choice 0 before the last token of its prompt
 
     atomic_bool cancelled; // nobody waits for the results
 };

@@ -66,18 +66,6 @@ static void end_choice(struct scheduler * s, struct choice * c, const struct lrn
 // Stored states
 //
 
-// The state of a sequence, made by malloc; NULL: out of memory.
-static void * copy_state(struct scheduler * s, int32_t seq, size_t * size) {
-    struct lrnn_error err;
-    *size       = lrnn_seq_size(s->session, seq);
-    void * data = malloc(*size > 0 ? *size : 1);
-    if (data != NULL && !lrnn_seq_get(s->session, seq, data, *size, &err)) {
-        free(data);
-        return NULL;
-    }
-    return data;
-}
-
 // Stores the state of a choice.
 // - logits: after its last token; NULL: it is not scored
 static void store_state(struct scheduler * s, const struct choice * c, const float * logits) {
@@ -87,7 +75,8 @@ static void store_state(struct scheduler * s, const struct choice * c, const flo
     pthread_mutex_lock(&s->mutex);
     const int64_t known = prefix_tree_length(s->tree, c->tokens, c->n_fed, rank);
     pthread_mutex_unlock(&s->mutex);
-    if (c->n_fed - known < STORE_MIN || lrnn_seq_size(s->session, c->seq) > most) {
+    if (c->n_fed - known < STORE_MIN || c->tokens[0] < 0 ||
+            lrnn_seq_size(s->session, c->seq) > most) {
         return;
     }
     void * data = snapshot_new(s->session, c, logits, s->tools.info.n_vocab, &size);
@@ -116,11 +105,10 @@ static bool is_stored(const struct scheduler * s, const struct choice * c, int64
 static void keep_state(struct scheduler * s, struct choice * c) {
     struct job * job = c->job;
     if (job->params.keep_state && c == &job->choices[0] && c->n_fed == c->n_prompt - 1) {
-        size_t size;
-        void * data = copy_state(s, c->seq, &size);
+        struct state_file state;
+        state_file_take(&state, s->session, c->seq, NULL, NULL); // empty without memory
         pthread_mutex_lock(&job->mutex);
-        job->state      = data;
-        job->state_size = size;
+        job->state = state;
         pthread_mutex_unlock(&job->mutex);
     }
 }
@@ -141,9 +129,9 @@ static bool begin_sequence(struct scheduler * s, struct choice * c, struct lrnn_
     pthread_mutex_lock(&s->mutex); // the tree owns the data
     pthread_mutex_lock(&c->job->mutex);
     int64_t n = prefix_tree_find(s->tree, c->prompt, most, snapshot_rank(c), &data);
-    if (p->n_base > n && p->n_base <= most && !p->score_prompt) {
-        n  = p->n_base;
-        ok = lrnn_seq_set(s->session, c->seq, n, p->base, p->base_size, err);
+    if (p->base != NULL && p->base->length > n && !p->score_prompt) {
+        n  = p->base->length;
+        ok = state_file_put(p->base, s->session, c->seq, NULL, "the state", err);
     } else if (n > 0) {
         ok = snapshot_restore(data, s->session, &s->tools, c, n, err);
     } else {
@@ -257,6 +245,18 @@ static int32_t collect(struct scheduler * s, enum choice_phase phase, int32_t n)
     return n;
 }
 
+// Generates the first token of a choice with an empty prompt after a state.
+static void begin_from_logits(struct scheduler * s, struct choice * c) {
+    struct lrnn_error err;
+    pthread_mutex_lock(&c->job->mutex);
+    const bool ok = choice_take_logits(&s->tools, c, c->job->params.base->logits, &err);
+    pthread_cond_broadcast(&c->job->cond);
+    pthread_mutex_unlock(&c->job->mutex);
+    if (!ok || c->finish != LRNN_FINISH_NONE) {
+        end_choice(s, c, ok ? NULL : &err);
+    }
+}
+
 // One token of every generation, and pieces of prompts while they fit. Returns the number of
 // inputs.
 static int32_t make_call(struct scheduler * s) {
@@ -274,6 +274,10 @@ static int32_t make_call(struct scheduler * s) {
             }
             if (!begin_sequence(s, c, &err)) {
                 end_choice(s, c, &err);
+                continue;
+            }
+            if (c->n_fed == c->n_prompt) { // the base has the logits of its last token
+                begin_from_logits(s, c);
                 continue;
             }
         }
@@ -487,15 +491,15 @@ void scheduler_abandon(struct scheduler * s, struct job * job) {
     pthread_mutex_unlock(&job->mutex);
 }
 
-bool scheduler_add_state(
-        struct scheduler * s, const int32_t * tokens, int64_t n, void * data, size_t size) {
-    size_t snapshot_size;
-    void * snapshot = snapshot_of_state(data, size, &snapshot_size);
+bool scheduler_add_state(struct scheduler * s, struct state_file * state) {
+    size_t size;
+    void * snapshot = snapshot_of_state(state->memory, state->n_memory, &size);
+    state->memory   = NULL; // taken
     if (snapshot == NULL) {
         return false;
     }
     pthread_mutex_lock(&s->mutex);
-    const bool ok = prefix_tree_insert(s->tree, tokens, n, 0, snapshot, snapshot_size);
+    const bool ok = prefix_tree_insert(s->tree, state->tokens, state->length, 0, snapshot, size);
     pthread_mutex_unlock(&s->mutex);
     return ok;
 }

@@ -28,16 +28,6 @@ bool states_find(
     return true;
 }
 
-bool states_check(struct http_call * call, enum state_status status, const char * err) {
-    switch (status) {
-        case STATE_OK: return true;
-        case STATE_MISSING: reply_error(call, 404, NULL, "%s", err); break;
-        case STATE_BAD: reply_error(call, 400, NULL, "%s", err); break;
-        case STATE_SYSTEM: reply_error(call, 500, NULL, "%s", err); break;
-    }
-    return false;
-}
-
 void reply_state(struct http_call * call, const char * name, int64_t n_tokens, size_t n_bytes,
         int64_t n_cached) {
     struct text * t = text_new();
@@ -52,20 +42,26 @@ void reply_state(struct http_call * call, const char * name, int64_t n_tokens, s
 }
 
 static bool load(const struct server * s, struct http_call * call, const char * name,
-        struct saved_state * state) {
+        struct state_file * state) {
     struct lrnn_error err;
-    return states_check(call,
-            state_load(s->state_dir, name, s->info.identity, s->info.n_vocab, state, &err),
-            err.text);
+    if (!named_state_load(s->state_dir, name, &s->info, state, &err)) {
+        reply_failure(call, NULL, &err);
+        return false;
+    }
+    return true;
+}
+
+// The number of tokens that lead to a state, and the one after it.
+static int64_t count_tokens(const struct state_file * state) {
+    return state->tokens != NULL ? state->n_tokens : state->length;
 }
 
 void handle_state_list(struct server * s, struct http_call * call) {
     struct state_entry * list = NULL;
     int64_t              n    = 0;
     struct lrnn_error    err;
-    if (s->state_dir != NULL &&
-            !states_check(
-                    call, state_list(s->state_dir, s->info.identity, &list, &n, &err), err.text)) {
+    if (s->state_dir != NULL && !named_state_list(s->state_dir, &s->info, &list, &n, &err)) {
+        reply_failure(call, NULL, &err);
         return;
     }
     struct text * t = text_new();
@@ -76,7 +72,8 @@ void handle_state_list(struct server * s, struct http_call * call) {
             json_write_string(t->out, list[i].name);
             fprintf(t->out,
                     ",\"n_tokens\":%" PRId64 ",\"file_bytes\":%" PRId64 ",\"is_usable\":%s}",
-                    list[i].n_tokens, list[i].size, list[i].is_valid ? "true" : "false");
+                    list[i].n_tokens > 0 ? list[i].n_tokens : 0, list[i].size,
+                    list[i].n_tokens >= 0 ? "true" : "false");
         }
         fputs("]}", t->out);
     }
@@ -86,33 +83,34 @@ void handle_state_list(struct server * s, struct http_call * call) {
 
 // Makes prompts that begin with the tokens of a state continue from it.
 void handle_state_load(struct server * s, struct http_call * call) {
-    char               name[REQUEST_NAME_MAX + 1];
-    struct saved_state state;
+    char              name[REQUEST_NAME_MAX + 1];
+    struct state_file state;
     if (!states_find(s, call, name) || !load(s, call, name, &state)) {
         return;
     }
-    const int64_t n_tokens = state.n_tokens;
-    const size_t  size     = state.size;
-    bool          ok       = true;
-    if (n_tokens > 1) {
-        ok = scheduler_add_state(s->scheduler, state.tokens, n_tokens - 1, state.data, size);
-        state.data = NULL; // taken
-    }
-    saved_state_free(&state);
-    if (!ok) {
+    const int64_t n_tokens = count_tokens(&state);
+    const int64_t n_cached = state.length;
+    const size_t  size     = state.n_memory;
+    if (state.tokens == NULL) {
+        reply_error(call, 400, NULL,
+                "state '%s' has no tokens that a prompt could begin with; continue it with the "
+                "field \"state\"",
+                name);
+    } else if (n_cached > 0 && !scheduler_add_state(s->scheduler, &state)) {
         reply_error(call, 400, NULL,
                 "state '%s' has %zu bytes, which do not fit the limit of --state-memory", name,
                 size);
-        return;
+    } else {
+        reply_state(call, name, n_tokens, size, n_cached);
     }
-    reply_state(call, name, n_tokens, size, n_tokens - 1);
+    state_file_free(&state);
 }
 
 // Copies a state to another name.
 void handle_state_fork(struct server * s, struct http_call * call) {
     char                 name[REQUEST_NAME_MAX + 1], to[REQUEST_NAME_MAX + 1];
     struct lrnn_error    err;
-    struct saved_state   state;
+    struct state_file    state;
     struct request_error error;
     if (!states_find(s, call, name)) {
         return;
@@ -122,19 +120,24 @@ void handle_state_fork(struct server * s, struct http_call * call) {
         return;
     }
     if (load(s, call, name, &state)) {
-        if (states_check(
-                    call, state_save(s->state_dir, to, s->info.identity, &state, &err), err.text)) {
-            reply_state(call, to, state.n_tokens, state.size, state.n_tokens - 1);
+        if (named_state_save(s->state_dir, to, &s->info, &state, &err)) {
+            reply_state(call, to, count_tokens(&state), state.n_memory, state.length);
+        } else {
+            reply_failure(call, NULL, &err);
         }
-        saved_state_free(&state);
+        state_file_free(&state);
     }
 }
 
 void handle_state_delete(struct server * s, struct http_call * call) {
     char              name[REQUEST_NAME_MAX + 1];
     struct lrnn_error err;
-    if (states_find(s, call, name) &&
-            states_check(call, state_delete(s->state_dir, name, &err), err.text)) {
+    if (!states_find(s, call, name)) {
+        return;
+    }
+    if (!named_state_delete(s->state_dir, name, &err)) {
+        reply_failure(call, NULL, &err);
+    } else {
         struct text * t = text_new();
         if (t != NULL) {
             fputs("{\"deleted\":", t->out);

@@ -4,14 +4,11 @@
 
 #include "reply.h"
 #include "server.h"
-#include "states.h"
+#include "named-states.h"
 
 // Copies the name of the state from the path, "/states/NAME" or "/states/NAME/...". Replies and
 // returns false if it is not a valid name, or if the server has no folder for states.
 bool states_find(const struct server * s, struct http_call * call, char name[REQUEST_NAME_MAX + 1]);
-
-// Replies with an error for anything but STATE_OK. Returns true for STATE_OK.
-bool states_check(struct http_call * call, enum state_status status, const char * err);
 
 // Describes a state.
 void reply_state(struct http_call * call, const char * name, int64_t n_tokens, size_t n_bytes,

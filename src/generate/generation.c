@@ -324,11 +324,17 @@ bool generation_input(struct lrnn_generation * g, int64_t n_max, struct lrnn_inp
     return g->phase != GENERATION_DONE;
 }
 
-// Generates the first token.
+// Generates the first token after the prompt. Its tokens may be unknown: -1.
 static bool sample(struct lrnn_generation * g, const float * logits, struct lrnn_error * err) {
     const int64_t length = lrnn_seq_length(g->session, g->seq);
     bool          is_fed = true;
     clear_output(g);
+    for (int64_t i = 0; i < g->n_prompt; ++i) {
+        lrnn_sampler_accept(g->sampler, g->prompt[i]);
+        if (g->draft != NULL && g->prompt[i] >= 0) {
+            draft_accept(g->draft, g->prompt[i]);
+        }
+    }
     if (g->params.max_tokens < 0) {
         end_text(g, LRNN_FINISH_LENGTH);
     } else if (room_after(g, length) < 1) {
@@ -355,12 +361,6 @@ static bool take(struct lrnn_generation * g, const struct lrnn_input * input, in
     g->n_fed += input->n_tokens;
     if (g->n_fed < g->n_prompt) {
         return true;
-    }
-    for (int64_t i = 0; i < g->n_prompt; ++i) {
-        lrnn_sampler_accept(g->sampler, g->prompt[i]);
-        if (g->draft != NULL) {
-            draft_accept(g->draft, g->prompt[i]);
-        }
     }
     return sample(g, lrnn_logits(g->session, row + input->n_logits - 1), err);
 }

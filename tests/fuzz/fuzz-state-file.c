@@ -91,10 +91,15 @@ static void check_file(int m, const uint8_t * file, size_t size) {
     uint32_t has;
     memcpy(&length, file + STATE_AT_LENGTH, sizeof(length));
     memcpy(&has, file + STATE_AT_HAS, sizeof(has));
-    require(lrnn_seq_length(session, 1) == length && lrnn_seq_rewindable(session, 1) == 0, "loaded",
-            "but the length is wrong");
+    // the named states of old servers have other headers; tokens may have one more than the state
+    const bool is_plain = memcmp(file, "lrnn-seq", 8) == 0 && !(has & 12);
+    require(lrnn_seq_length(session, 1) - length <= (is_plain ? 0 : 1) &&
+                    lrnn_seq_length(session, 1) >= length,
+            "loaded", "but the length is wrong");
     require(lrnn_seq_save(session, 1, has & 2 ? sampler : NULL, path_out, &err), "save", err.text);
-    check_same(path_out, file, size);
+    if (is_plain) {
+        check_same(path_out, file, size);
+    }
 
     if (has & 1) { // loaded logits are finite
         const int32_t token = lrnn_sampler_sample(

@@ -12,7 +12,7 @@ extern "C" {
 
 enum {
     STATE_AT_VERSION  = 8,  // u32
-    STATE_AT_HAS      = 12, // u16: 1 logits, 2 sampler; u16: cache type
+    STATE_AT_HAS      = 12, // u16: 1 logits, 2 sampler, 4 tokens, 8 text; u16: cache type
     STATE_AT_IDENTITY = 16, // u64
     STATE_AT_LENGTH   = 24, // i64
     STATE_AT_SIZE     = 32, // u64

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import struct
 import sys
 import time
 from pathlib import Path
@@ -33,6 +34,28 @@ def encode(text):
     return ids
 
 
+def split_state(data):
+    """The text, the tokens and the rest of a state file that has both (src/generate/state-file.c).
+    """
+    n, = struct.unpack_from("<q", data, 24)
+    at = data.rindex(b'{"lrnn_chat": 1,')
+    assert struct.unpack_from("<q", data, at - 8)[0] == len(data) - 8 - at
+    tokens = at - 8 - 4 * n
+    assert struct.unpack_from("<q", data, tokens - 8)[0] == n
+    return data[at:-8], list(struct.unpack_from(f"<{n}i", data, tokens)), data[:tokens - 8]
+
+
+def old_state(data):
+    """The files of a chat that was saved by version 0.2: a state without tokens and text, and the
+    messages."""
+    text, sequence, rest = split_state(data)
+    rest = rest[:12] + struct.pack("<H", rest[12] & 3) + rest[14:]
+    total = 0xcbf29ce484222325  # FNV-1a
+    for byte in rest:
+        total = (total ^ byte) * 0x100000001b3 & (1 << 64) - 1
+    return rest + struct.pack("<Q", total), {**json.loads(text), "sequence": sequence}
+
+
 class Chat:
     def __init__(self, lrnn, name):
         self.lrnn = lrnn
@@ -48,9 +71,10 @@ class Chat:
 
     def saved(self, name):
         """(messages, tokens of the sequence, tokens of the answers) of /save."""
-        data = json.loads((self.lrnn.work / f"{name}.json").read_text())
+        text, sequence, _ = split_state((self.lrnn.work / name).read_bytes())
+        data = json.loads(text)
         messages = [{"role": m["role"], "content": m["content"]} for m in data["messages"]]
-        return messages, data["sequence"], [m["tokens"] for m in data["messages"] if "tokens" in m]
+        return messages, sequence, [m["tokens"] for m in data["messages"] if "tokens" in m]
 
     def check(self, name, **settings):
         """The sequence is the prompt of the last answer, rendered by Jinja, and that answer.
@@ -92,8 +116,8 @@ def test_tokens_are_those_of_the_tokenizers_package(lrnn, name, make):
         system = [] if c["system"] is None else ["--system", c["system"]]
         lrnn.run("lrnn-cli", "-m", "m.gguf", "--chat", *system, "-t", "1", "-q", "-n", "1", "-p",
                  c["question"], "--state-save", "s")
-        saved = json.loads((lrnn.work / "s.json").read_text())
-        assert saved["sequence"] == c["ids"] + saved["messages"][-1]["tokens"], c
+        text, sequence, _ = split_state((lrnn.work / "s").read_bytes())
+        assert sequence == c["ids"] + json.loads(text)["messages"][-1]["tokens"], c
 
 
 def test_system_messages(chat):
@@ -154,10 +178,19 @@ def test_saved_conversations_continue(chat):
     # the options are the commands
     chat.run("b", args=["--state-load", "s", "--state-save", "v"])
     assert chat.saved("t") == chat.saved("v")
+    assert not (chat.lrnn.work / "s.json").exists()
+    # a plain state
+    (state, messages), work = old_state((chat.lrnn.work / "s").read_bytes()), chat.lrnn.work
+    (work / "s").write_bytes(state)
+    assert "a state without a conversation" in chat.run("/load s").stderr
+    # files of version 0.2
+    (work / "s.json").write_text(json.dumps(messages))
+    chat.run("/load s", "b", "/save w")
+    assert chat.saved("t") == chat.saved("w")
     # a state and messages that do not belong together
-    (chat.lrnn.work / "s.json").write_bytes((chat.lrnn.work / "t.json").read_bytes())
+    (work / "s.json").write_text(json.dumps({**messages, "sequence": messages["sequence"][1:]}))
     assert "of different conversations" in chat.run("/load s").stderr
-    (chat.lrnn.work / "s.json").write_text("{}")
+    (work / "s.json").write_text("{}")
     assert "not a conversation" in chat.run("/load s").stderr
     assert "cannot be opened" in chat.run("/load none").stderr
 

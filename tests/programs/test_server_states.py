@@ -50,7 +50,7 @@ def test_states_survive_a_kill(lrnn):
     with serving(lrnn, lrnn.models / MODEL, "--state-dir", "states") as server:
         assert server.get("/states").json() == {"states": [
             {"name": "a", "n_tokens": len(PROMPT), "is_usable": True,
-             "file_bytes": 40 + 4 * len(PROMPT) + 120320 + 8}]}
+             "file_bytes": 40 + 120320 + 8 + 4 * len(PROMPT) + 8}]}
         reply = server.complete(state="a", prompt="!", **FIELDS)
         assert results(reply) == results(whole) and cached(reply) == len(PROMPT) - 1
 
@@ -122,7 +122,7 @@ def test_damaged_states_are_refused(server, lrnn):
 
 def test_other_files_are_not_replaced(server, lrnn):
     lrnn.write("states/a.state", "not a state, and precious")
-    server.post("/states/a", {"prompt": "abc"}).error(500)
+    server.post("/states/a", {"prompt": "abc"}).error(400)
     assert (lrnn.work / "states/a.state").read_text() == "not a state, and precious"
     (lrnn.work / "states/d.state").mkdir()
     server.post("/states/d", {"prompt": "abc"}).error(500)
