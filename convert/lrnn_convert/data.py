@@ -17,6 +17,7 @@ from pathlib import Path
 
 from .atomic import check_output, replacing
 from .errors import DataError, OutputError, UsageError, shown
+from .progress import ProgressLine
 from .readers.config import read_json
 from .usage import Parser, output_path_or_stdout
 
@@ -265,16 +266,16 @@ def data(argv: list[str]) -> None:
     say = (lambda text: None) if args.quiet else (lambda text: print(text, file=sys.stderr))
     for file in skipped:
         say(f"skipped:   {file}: neither Parquet nor Arrow")
-    on_terminal = sys.stderr.isatty() and not args.quiet
     total = 0
-    with output(args.output) as write:
+    with ProgressLine(args.quiet) as progress, output(args.output) as write:
         for file, kind in files:
             n = 0
             for line in lines_of(pa, file, kind):
                 write(line)
                 n += 1
-                if on_terminal and n % 10000 == 0:
-                    print(f"{file}: {n} records", end="\r", file=sys.stderr, flush=True)
+                if n % 10000 == 0:
+                    progress.draw(f"{n} records  {file}")
+            progress.erase()
             total += n
             say(f"{file}: {n} records")
             if kind == "stream" and ends_early(file):

@@ -1,6 +1,5 @@
 """Writes a model file: the header first, then the tensors, a few rows at a time."""
 
-import sys
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,30 +11,10 @@ from gguf.gguf_writer import WriterState
 from .atomic import replacing
 from .errors import DataError
 from .model import Model, all_finite
+from .progress import ProgressLine
 from .types import byte_count, encode, type_of
 
 VALUE_TYPES = {"u32": V.UINT32, "i32": V.INT32, "f32": V.FLOAT32, "bool": V.BOOL, "str": V.STRING}
-
-
-class Progress:
-    """A progress bar on a terminal; silent elsewhere."""
-
-    def __init__(self, total: int):
-        self.total = max(total, 1)
-        self.done = 0
-        self.on = sys.stderr.isatty()
-
-    def step(self, n: int, name: str) -> None:
-        self.done += n
-        if self.on:
-            bar = "#" * (32 * self.done // self.total)
-            percent = 100 * self.done // self.total
-            print(f"\r[{bar:<32}] {percent:3d} %  {name[:40]:<40}", end="", file=sys.stderr,
-                  flush=True)
-
-    def end(self) -> None:
-        if self.on:
-            print(f"\r{'':<84}\r", end="", file=sys.stderr, flush=True)
 
 
 def write_gguf(m: Model, path: Path, wanted: str) -> int:
@@ -67,18 +46,19 @@ def write(m: Model, file: BinaryIO, wanted: str) -> None:
     sizes = [byte_count(out.shape, kind) for out, kind in zip(m.outs, kinds)]
     for out, kind, size in zip(m.outs, kinds, sizes):
         writer.add_tensor_info(out.name, out.shape, np.dtype(np.float32), size, raw_dtype=kind)
-    progress = Progress(sum(sizes))
+    total, done = max(sum(sizes), 1), 0
     writer.fout, writer.state = [file], WriterState.EMPTY      # the file is already open
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
-    for out, kind, size in zip(m.outs, kinds, sizes):
-        writer.write_padding(file, file.tell())
-        for piece in out.pieces():
-            # not write_tensor_data: numpy's tofile() does not tell why a write failed
-            file.write(encoded(out.name, piece, kind))
-        writer.write_padding(file, size)
-        for source in out.sources:
-            source.release()
-        progress.step(size, out.name)
-    progress.end()
+    with ProgressLine() as progress:
+        for out, kind, size in zip(m.outs, kinds, sizes):
+            writer.write_padding(file, file.tell())
+            for piece in out.pieces():
+                # not write_tensor_data: numpy's tofile() does not tell why a write failed
+                file.write(encoded(out.name, piece, kind))
+            writer.write_padding(file, size)
+            for source in out.sources:
+                source.release()
+            done += size
+            progress.draw_share(done, total, out.name)
