@@ -4,6 +4,8 @@
 #include "base/error.h"
 #include "base/read-file.h"
 #include "device-options.h"
+#include "eigenvalues.h"
+#include "horizon.h"
 #include "interrupt.h"
 #include "load-model.h"
 #include "output-check.h"
