@@ -335,8 +335,8 @@ int main(int argc, char ** argv) {
                 "range and histogram of the eigenvalues of the transitions, on the first 4,096 "
                 "tokens"),
         opt_flag("--horizon", &args.horizon,
-                "spread and separation of the readouts of each true state by position, and where the "
-                "spread exceeds the margin: up to there, no answer can be wrong"),
+                "spread and separation of the readouts of each true state by position, and where "
+                "the spread exceeds the margin: up to there, no answer can be wrong"),
         opt_string("-f, --file", "FILE", &args.text_file,
                 "count the eigenvalues on this text instead of a task"),
         opt_string("--tokens", "IDS", &args.ids_file,

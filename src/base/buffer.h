@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-// Makes room for n items in an allocated array, at least doubling it. Returns false if out of memory;
-// the array is then unchanged.
+// Makes room for n items in an allocated array, at least doubling it. Returns false if out of
+// memory; the array is then unchanged.
 // - array: the address of the pointer, which is NULL at first
 bool array_grow(void * array, size_t * capacity, size_t n, size_t item_size);
 

@@ -29,8 +29,8 @@ bool error_prefix(struct lrnn_error * err, const char * fmt, ...) ERROR_PRINTF(2
 // Sets "out of memory for <what>" and returns false.
 bool error_no_memory(struct lrnn_error * err, const char * fmt, ...) ERROR_PRINTF(2, 3);
 
-// Sets "<what>: <why>" after a call of the system failed, with the reason in errno: not found, out of
-// memory, or a system error. Returns false.
+// Sets "<what>: <why>" after a call of the system failed, with the reason in errno: not found, out
+// of memory, or a system error. Returns false.
 bool error_system(struct lrnn_error * err, const char * fmt, ...) ERROR_PRINTF(2, 3);
 
 #ifdef __cplusplus

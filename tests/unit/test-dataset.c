@@ -219,14 +219,14 @@ static void test_containers(struct test * t) {
     const struct reading gz = read_one("text", data_path("gzip"));
     test_check(t,
             gz.failed && strstr(gz.err.text, "gzip -dc ") != NULL &&
-                    strstr(gz.err.text, "--data -") != NULL,
+                    strstr(gz.err.text, "from a pipe") != NULL,
             "gzip: %s", gz.err.text);
 #endif
 #ifndef LRNN_ZSTD
     const struct reading zst = read_one("text", data_path("zstd"));
     test_check(t,
             zst.failed && strstr(zst.err.text, "zstd -dc ") != NULL &&
-                    strstr(zst.err.text, "--data -") != NULL,
+                    strstr(zst.err.text, "from a pipe") != NULL,
             "zstd: %s", zst.err.text);
 #endif
 }

@@ -223,11 +223,13 @@ bool data_files_find(
     *f = (struct data_files) { 0 };
     for (int i = 0; i < n_paths; ++i) {
         const int64_t before = f->n;
-        const bool    ok     = paths[i][0] != '\0'
-                                       ? add_path(f, paths[i], err)
-                                       : error_set(err, LRNN_ERROR_NOT_FOUND, "a data path is empty");
-        if (!ok || (f->n == before && !error_set(err, LRNN_ERROR_NOT_FOUND,
-                                              "%s: the folder is empty", paths[i]))) {
+        bool          ok =
+                paths[i][0] != '\0' || error_set(err, LRNN_ERROR_NOT_FOUND, "a data path is empty");
+        ok = ok && add_path(f, paths[i], err);
+        if (ok && f->n == before) {
+            ok = error_set(err, LRNN_ERROR_NOT_FOUND, "%s: the folder is empty", paths[i]);
+        }
+        if (!ok) {
             data_files_free(f);
             return false;
         }

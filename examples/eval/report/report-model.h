@@ -79,8 +79,8 @@ struct name_series {
 void name_series_add(struct name_series * list, const char * name);
 void name_series_end(struct name_series * list);
 
-// Finds score files and joins the shards of each run (find-scores.c). Fills files and runs[].scores of
-// a report that has an arena. Files with equal headers are shards of one run.
+// Finds score files and joins the shards of each run (find-scores.c). Fills files and runs[].scores
+// of a report that has an arena. Files with equal headers are shards of one run.
 // - paths: score files, or folders that are searched for *.nll at any depth
 bool report_find_runs(struct report * r, const char * const * paths, int n_paths, bool partial,
         struct lrnn_error * err);

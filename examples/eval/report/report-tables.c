@@ -278,9 +278,9 @@ static struct table * make_extrapolation(const struct report_panel * panel, stru
     }
     table_title(g, "Beyond the trained length");
     table_note(g,
-            "Differences are paired by window, with 95 %% intervals. \"Degrades from\" is the first "
-            "bucket whose loss minus that of the best earlier bucket has an interval above the "
-            "tolerance.");
+            "Differences are paired by window, with 95 %% intervals. \"Degrades from\" is the "
+            "first bucket whose loss minus that of the best earlier bucket has an interval above "
+            "the tolerance.");
     return g;
 }
 

@@ -74,8 +74,8 @@ bool report_write_text(const struct report * r, const struct report_screen * scr
 }
 
 //
-// CSV: tables for other programs. RFC 4180, UTF-8, a header row, '.' for decimals, empty where there
-// is no number.
+// CSV: tables for other programs. RFC 4180, UTF-8, a header row, '.' for decimals, empty where
+// there is no number.
 //
 
 // Spreadsheets calculate cells that begin with one of these; after an apostrophe they are text.

@@ -20,8 +20,8 @@ enum score_reset {
 };
 
 // The part of a score file's header that follows from model, session, data and windows. The caller
-// sets tool, model, dataset, protocol, same_targets, probe, n_batch, group and shards. Strings belong
-// to the arguments.
+// sets tool, model, dataset, protocol, same_targets, probe, n_batch, group and shards. Strings
+// belong to the arguments.
 struct model_facts;
 struct score_meta score_meta_of(const struct lrnn_model * model,
         const struct lrnn_session_params * session, const struct model_facts * facts,
