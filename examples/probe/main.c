@@ -4,6 +4,8 @@
 #include "base/error.h"
 #include "base/read-file.h"
 #include "device-options.h"
+#include "eigenvalues.h"
+#include "horizon.h"
 #include "interrupt.h"
 #include "load-model.h"
 #include "output-check.h"
@@ -70,6 +72,10 @@ static struct task * find_task(const struct args * args, const struct lrnn_model
         return NULL;
     }
     struct task * task = task_new(name, automaton, automaton_size, err);
+    if (task == NULL && automaton == NULL && strcmp(name, "automaton") == 0) {
+        error_set(err, LRNN_ERROR_BAD_INPUT,
+                "the model has no automaton for the task; give --automaton FILE");
+    }
     free(file);
     return task;
 }

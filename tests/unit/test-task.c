@@ -281,7 +281,7 @@ int main(void) {
     check_rejected(&t, "mod:1", NULL, "no task 'mod:1'");
     check_rejected(&t, "S9", NULL, "no task 'S9'");
     check_rejected(&t, "parity:2", NULL, "no task");
-    check_rejected(&t, "automaton", NULL, "needs an automaton");
+    check_rejected(&t, "automaton", NULL, "of a file or of the model");
     check_rejected(&t, "automaton", "states: a b\nstart: a\n0: a\n", "'0' has 1 words, expected 2");
     check_rejected(&t, "automaton", "states: a b\nstart: c\n", "'c' is not one of its states");
     check_rejected(&t, "automaton", "states: a a\n", "different states");

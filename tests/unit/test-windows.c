@@ -351,7 +351,7 @@ static void test_cuts(void) {
     test_check(&t,
             make(model, (struct window_params) { .length = 5, .bos = WINDOW_BOS_DOC }, &err) ==
                             NULL &&
-                    strstr(err.text, "bos is") != NULL,
+                    strstr(err.text, "bos is 'doc'") != NULL,
             "%s", err.text);
     model_free(model);
 }
