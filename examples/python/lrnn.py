@@ -2,14 +2,10 @@
 
     import lrnn
 
-    with lrnn.Model("model.gguf") as model, lrnn.Session(model, n_rewind=8) as session:
-        logits = session.eval(model.tokenize("The old man"))        # [1, n_vocab]
-        sampler = lrnn.Sampler(temperature=0.8, seed=1)
-        decoder = lrnn.Decoder(model)
-        for _ in range(40):
-            token, log_prob = sampler.sample(logits[-1])
-            print(decoder.push(token), end="", flush=True)
-            logits = session.eval([token])
+    with lrnn.Model("model.gguf") as model, lrnn.Session(model) as session:
+        generation = lrnn.Generation(session, max_tokens=40, temperature=0.8, seed=1)
+        for text in generation.run("The old man"):
+            print(text, end="", flush=True)
 
 A failed call raises `lrnn.Error` with the message of the library. Objects are freed by `close`, at
 the end of a `with` block, or when they are no longer used, in any order: a session keeps its model
@@ -34,7 +30,7 @@ from pathlib import Path
 import numpy as np
 
 __all__ = ["CACHE_F16", "CACHE_F32", "CACHE_Q8_0", "CancelledError", "Chat", "Decoder",
-           "DeviceError", "Error", "FileError", "InputError", "InternalError", "MemoryShortError",
+           "DeviceError", "Error", "FileError", "Generation", "InputError", "InternalError", "MemoryShortError",
            "Model", "ModelError", "NotFiniteError", "NotFoundError", "Sampler", "Session",
            "SystemCallError", "ggml_version", "version"]
 
@@ -204,7 +200,33 @@ class _Message(ctypes.Structure):
     ]
 
 
-_STRUCTS = [_Error, _ModelParams, _ModelInfo, _SessionParams, _Input, _SamplerParams, _Message]
+class _GenerationParams(ctypes.Structure):
+    c_name = "lrnn_generation_params"
+    _fields_ = [
+        ("sampler", _SamplerParams),
+        ("max_tokens", c_int64),
+        ("stops", POINTER(c_char_p)),
+        ("n_stops", c_int32),
+        ("n_draft", c_int32),
+        ("chat", c_void_p),
+        ("ignore_eos", c_bool),
+        ("keep", c_bool),
+    ]
+
+
+class _Generated(ctypes.Structure):
+    c_name = "lrnn_generated"
+    _fields_ = [
+        ("tokens", POINTER(c_int32)),
+        ("log_probs", POINTER(c_float)),
+        ("n_tokens", c_int64),
+        ("text", POINTER(ctypes.c_char)),
+        ("size", c_size_t),
+    ]
+
+
+_STRUCTS = [_Error, _ModelParams, _ModelInfo, _SessionParams, _Input, _SamplerParams, _Message,
+            _GenerationParams, _Generated]
 
 CACHE_F16, CACHE_F32, CACHE_Q8_0 = range(3)
 
@@ -255,6 +277,15 @@ _FUNCTIONS = {
     "lrnn_sampler_sample": (c_int32, [_object, POINTER(c_float), c_int64, POINTER(c_float),
                                       POINTER(_Error)]),
     "lrnn_sampler_accept": (None, [_object, c_int32]),
+    "lrnn_finish_name": (c_char_p, [c_int]),
+    "lrnn_generation_new": (_object, [_object, c_int32, POINTER(_GenerationParams),
+                                      POINTER(_Error)]),
+    "lrnn_generation_free": (None, [_object]),
+    "lrnn_generation_prompt": (c_bool, [_object, POINTER(c_int32), c_int64, POINTER(_Error)]),
+    "lrnn_generation_step": (c_bool, [POINTER(_object), c_int32, POINTER(_Error)]),
+    "lrnn_generation_finish": (c_int, [_object]),
+    "lrnn_generation_get": (_Generated, [_object]),
+    "lrnn_generation_end": (None, [_object]),
 }
 
 
@@ -701,3 +732,84 @@ class Sampler(_Object):
         with self._lock:
             handle = self._open()
             _lib.lrnn_sampler_accept(handle.pointer, _int(token, c_int32, "token"))
+
+
+Generated = collections.namedtuple("Generated", ["tokens", "log_probs", "text"])
+Generated.__doc__ = "What a step added: lists of tokens and their log-probabilities, and the text."
+
+
+class Generation(_Object):
+    """Continues a sequence with a prompt and generated text.
+
+    `max_tokens` is the limit, 0: none, -1: only the prompt is read; the text ends before any of the
+    strings in `stop`. `n_draft` tokens are guessed from earlier text and checked in one call; the
+    session needs a larger n_rewind. The tokens that end an answer of `chat` end the text too. With
+    `keep`, the sequence gets the last token, so that it can be saved or continued. The other
+    options are those of `Sampler`."""
+
+    def __init__(self, session, seq=0, *, max_tokens=0, stop=(), n_draft=0, chat=None,
+                 ignore_eos=False, keep=False, seed=0, **options):
+        super().__init__()
+        needs = [session._open(), chat._open() if chat is not None else None]
+        texts = [_string(text, "stop") for text in ([stop] if isinstance(stop, str) else stop)]
+        stops = (c_char_p*len(texts))(*texts)
+        params = _GenerationParams(
+            sampler=_sampler_params(seed, options), stops=stops, n_stops=len(texts),
+            max_tokens=_int(max_tokens, c_int64, "max_tokens"),
+            n_draft=_int(n_draft, c_int32, "n_draft"),
+            chat=needs[1].pointer if chat is not None else None, ignore_eos=bool(ignore_eos),
+            keep=bool(keep))
+        pointer = _checked(_lib.lrnn_generation_new, needs[0].pointer, _int(seq, c_int32, "seq"),
+                           ctypes.byref(params))
+        self._handle = _Handle(pointer, _lib.lrnn_generation_free, *needs, stops)
+        self.session, self.seq = session, seq
+        self._lock = session._lock         # the library allows one thread at a time per session
+
+    def prompt(self, prompt, *, parse_special=False):
+        """Begins with a text, or with token ids. An empty prompt continues the sequence, or begins
+        with bos, or eos if the model has no bos. The names of special tokens are text, unless
+        `parse_special` is set."""
+        with self._lock:
+            handle = self._open()
+            if isinstance(prompt, (str, bytes)):
+                prompt = self.session.model.tokenize(
+                    prompt, add_bos=self.session.length(self.seq) == 0, parse_special=parse_special)
+            tokens = _tokens(prompt)
+            _checked(_lib.lrnn_generation_prompt, handle.pointer, _int_array(tokens), len(tokens))
+
+    def step(self, *others):
+        """Makes one call of the model, also for other generations of the session. Returns what it
+        added to this one."""
+        with self._lock:
+            handles = [g._open() for g in (self, *others)]
+            pointers = (_object*len(handles))(*(h.pointer for h in handles))
+            _checked(_lib.lrnn_generation_step, pointers, len(handles))
+            return self.last()
+
+    def last(self):
+        """What the last step added."""
+        with self._lock:
+            handle = self._open()
+            new = _lib.lrnn_generation_get(handle.pointer)
+            return Generated(new.tokens[:new.n_tokens], new.log_probs[:new.n_tokens],
+                             ctypes.string_at(new.text, new.size).decode(errors="replace"))
+
+    @property
+    def finish(self):
+        """Why the text ended: "length", "eos", "stop", "cache", "caller" or "error"; None: it has
+        not."""
+        with self._lock:
+            finish = _lib.lrnn_generation_finish(self._open().pointer)
+            return _lib.lrnn_finish_name(finish).decode() if finish else None
+
+    def end(self):
+        """Ends the text here. Returns what was held back; with `keep`, a step must follow."""
+        with self._lock:
+            _lib.lrnn_generation_end(self._open().pointer)
+            return self.last().text
+
+    def run(self, prompt, *, parse_special=False):
+        """Yields the text after a prompt, piece by piece."""
+        self.prompt(prompt, parse_special=parse_special)
+        while self.finish is None:
+            yield self.step().text

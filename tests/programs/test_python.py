@@ -312,18 +312,20 @@ class Recorder:
         return free
 
 
-ALL = ["lrnn_decoder_free", "lrnn_model_free", "lrnn_sampler_free", "lrnn_session_free"]
+ALL = ["lrnn_decoder_free", "lrnn_generation_free", "lrnn_model_free", "lrnn_sampler_free",
+       "lrnn_session_free"]
 
 
 def make_objects(lrnn, root):
     model = lrnn.Model(root / "models" / TEXT_MODEL)
-    objects = [model, lrnn.Session(model, n_threads=1), lrnn.Decoder(model), lrnn.Sampler()]
-    return dict(zip(("model", "session", "decoder", "sampler"), objects))
+    session = lrnn.Session(model, n_threads=1)
+    objects = [model, session, lrnn.Decoder(model), lrnn.Sampler(), lrnn.Generation(session)]
+    return dict(zip(("model", "session", "decoder", "sampler", "generation"), objects))
 
 
 @pytest.mark.parametrize("how", ["close", "del", "cycle"])
 def test_freed_once_in_any_order(lrnn, root, monkeypatch, how):
-    for order in itertools.permutations(("model", "session", "decoder", "sampler")):
+    for order in itertools.permutations(("model", "session", "decoder", "generation")):
         recorder = Recorder(lrnn._lib if not isinstance(lrnn._lib, Recorder)
                             else lrnn._lib.library)
         monkeypatch.setattr(lrnn, "_lib", recorder)
@@ -347,6 +349,7 @@ def test_freed_once_in_any_order(lrnn, root, monkeypatch, how):
         freed = recorder.freed.index
         assert freed("lrnn_model_free") > freed("lrnn_session_free")
         assert freed("lrnn_model_free") > freed("lrnn_decoder_free")
+        assert freed("lrnn_session_free") > freed("lrnn_generation_free")
 
 
 def test_closed(lrnn, root):
@@ -359,7 +362,8 @@ def test_closed(lrnn, root):
                  lambda: objects["session"].logits(), lambda: objects["model"].tokenize("x"),
                  lambda: lrnn.Session(objects["model"]), lambda: lrnn.Decoder(objects["model"]),
                  lambda: objects["decoder"].push(65), lambda: objects["sampler"].sample([1.0]),
-                 lambda: objects["sampler"].accept(1), lambda: objects["model"].token_bytes(1)):
+                 lambda: objects["sampler"].accept(1), lambda: objects["generation"].prompt("a"),
+                 lambda: objects["generation"].finish, lambda: objects["model"].token_bytes(1)):
         with pytest.raises(lrnn.Error, match="is closed"):
             call()
 
@@ -436,7 +440,7 @@ def test_document(lrnn, root, tmp_path, monkeypatch, capsys):
     assert 1 < loss < 4                                # letters of English; 8 is chance
     assert "sequence 0: cannot rewind 1000 tokens; expected 0 to" in said
     assert names["session"].length(0) == len("It was a dark and stormy night")
-    for name in ("session", "decoder", "sampler", "model"):
+    for name in ("session", "generation", "model"):
         names[name].close()
 
 
