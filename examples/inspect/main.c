@@ -118,6 +118,10 @@ static void print_model(const struct lrnn_model * model, const struct lrnn_model
     if (info->n_layer_attention > 0) {
         printf(", %" PRId64 " of them attention", info->n_layer_attention);
     }
+    if (info->n_layer_attention > 0 && info->n_layer_recurrent > 0) { // a hybrid
+        printf("\npattern           %s (R recurrent, A attention, B both, F neither)",
+                info->layers);
+    }
     printf("\nwidth             %" PRId64 "\n", info->n_embd);
     printf("vocabulary        %" PRId64, info->n_vocab);
     print_id("bos", info->bos);
@@ -215,6 +219,7 @@ static void print_model_json(const struct lrnn_model * model, const struct lrnn_
     print_key_int("d_v", info->n_head > 0, info->d_v);
     print_key_int("n_layer", true, info->n_layer);
     print_key_int("n_layer_attention", true, info->n_layer_attention);
+    print_key_string("layers", info->layers);
     print_key_int("n_embd", true, info->n_embd);
     print_key_int("n_vocab", true, info->n_vocab);
     print_key_int("bos", info->bos >= 0, info->bos);
