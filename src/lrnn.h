@@ -97,15 +97,17 @@ LRNN_API struct lrnn_model * lrnn_model_load(
 LRNN_API void lrnn_model_free(struct lrnn_model * model); // free its sessions first
 
 struct lrnn_model_info {
-    const char * architecture;      // "lrnn", or one of llama.cpp's, such as "mamba2"
-    const char * family;            // "delta_net", "mamba", ...
-    const char * eigenvalues;       // "[0,1]", "[-1,1]" or "family"
-    const char * range_source;      // where the converter found the range; "": unknown
-    const char * name;              // "": none
-    const char * source;            // the converted checkpoint; "": unknown
-    int64_t      n_vocab;           // rows of the embedding
-    int64_t      n_layer;           // layers, attention included
-    int64_t      n_layer_attention; // attention layers
+    const char * architecture; // "lrnn", or one of llama.cpp's, such as "mamba2"
+    const char * family;       // "delta_net", "mamba", ...
+    const char * eigenvalues;  // "[0,1]", "[-1,1]" or "family"
+    const char * range_source; // where the converter found the range; "": unknown
+    const char * name;         // "": none
+    const char * source;       // the converted checkpoint; "": unknown
+    int64_t      n_vocab;      // rows of the embedding
+    const char * layers;       // a letter per layer: R recurrent, A attention, B both, F neither
+    int64_t      n_layer;      // layers of all kinds
+    int64_t      n_layer_attention; // layers with attention
+    int64_t      n_layer_recurrent; // layers with a recurrence
     int64_t      n_embd;            // model width
     int64_t      n_householder;     // Householder factors per token; 0: not such a family
     int64_t      n_head, d_k, d_v;  // heads of the recurrent state, and the shape of one; 0: none

@@ -59,6 +59,13 @@ def rows(begin: int, end: int) -> Transform:
     return Transform(lambda s: (end - begin, *s[0][1:]), lambda a: a[0][begin:end])
 
 
+def scaled(factor: float | np.ndarray) -> Transform:
+    """Multiplied by a constant, or each row by its own [rows, 1]."""
+    if np.all(factor == 1):
+        return SAME
+    return Transform(SAME.shape, lambda a: a[0] * np.asarray(factor, np.float32))
+
+
 def reshape(shape: Shape, inner: Transform = SAME) -> Transform:
     return Transform(lambda s: shape, lambda a: inner.apply(a).reshape(shape), any_rank=True)
 

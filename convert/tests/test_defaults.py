@@ -82,6 +82,23 @@ DEFAULTS = {
     "qwen3_5_text": ("transformers.Qwen3_5TextConfig", HF | {
         "num_attention_heads": 16, "num_key_value_heads": 4, "linear_num_key_heads": 16,
         "attention_bias": False, "head_dim": 256}),
+    "granitemoehybrid": ("transformers.GraniteMoeHybridConfig", HF | {
+        "attention_bias": False, "attention_multiplier": 1.0, "embedding_multiplier": 1.0,
+        "residual_multiplier": 1.0, "logits_scaling": 1.0, "mamba_n_groups": 1,
+        "position_embedding_type": None, "mamba_proj_bias": False,
+        "time_step_limit": (0.0, math.inf)}),
+    "nemotron_h": ("transformers.NemotronHConfig", {
+        "tie_word_embeddings": False, "layer_norm_epsilon": 1e-5, "mamba_hidden_act": "silu",
+        "mlp_hidden_act": "relu2", "n_groups": 8, "mlp_bias": False, "use_bias": False,
+        "mamba_proj_bias": False, "attention_bias": False, "sliding_window": None,
+        "time_step_limit": (0.0, math.inf)}),
+    "falcon_h1": ("transformers.FalconH1Config", HF | {
+        "rms_norm_eps": 1e-5, "attention_bias": False, "mlp_bias": False, "mamba_proj_bias": False,
+        "projectors_bias": False, "mamba_n_groups": 1, "mamba_rms_norm": False,
+        "mamba_norm_before_gate": True, "embedding_multiplier": 1.0, "lm_head_multiplier": 1.0,
+        "ssm_in_multiplier": 1.0, "ssm_out_multiplier": 1.0, "ssm_multipliers": [1.0] * 5,
+        "attention_in_multiplier": 1.0, "attention_out_multiplier": 1.0, "key_multiplier": 1.0,
+        "mlp_multipliers": [1.0, 1.0], "time_step_limit": (0.0, math.inf)}),
     "llama": ("transformers.LlamaConfig", LLAMA | {"attention_bias": False, "mlp_bias": False}),
     "mistral": ("transformers.MistralConfig", LLAMA | {"num_key_value_heads": 8,
                                                        "sliding_window": 4096}),
@@ -101,17 +118,22 @@ SIZES = """
     mlstm_round_up_to_multiple_of embedding_dim num_blocks gate_low_rank_dim proj_low_rank_dim
     a_low_rank_dim decay_low_rank_dim v_low_rank_dim linear_conv_kernel_dim linear_key_head_dim
     linear_value_head_dim linear_num_value_heads num_v_heads num_heads num_householder
-    max_window_layers
+    max_window_layers attention_head_dim mamba_d_conv mamba_d_head mamba_d_ssm mamba_d_state
+    mamba_expand mamba_n_heads mamba_head_dim mamba_num_heads mamba_conv_bias num_key_value_heads
+    shared_intermediate_size ssm_state_size use_conv_bias mlp_expansion_factor
 """.split()                                # the tensors have them
 TRAINING = """
     time_step_scale time_step_min time_step_max time_step_init_scheme time_step_floor
     rescale_prenorm_residual dt_scale dt_min dt_max dt_init_scheme dt_init_floor conv_init
-    A_init_range linear_a_log_max linear_a_log_min linear_dt_init_floor linear_dt_max linear_dt_min
+    A_init_range init_method router_aux_loss_coef linear_a_log_max linear_a_log_min
+    linear_dt_init_floor linear_dt_max linear_dt_min
 """.split()                                # initial values
 KERNELS = """
     residual_in_fp32 use_mambapy use_falcon_mambapy use_associative_scan fused_add_norm chunk_size
     chunkwise_kernel sequence_kernel step_kernel mode max_inference_chunksize return_last_states
-    inference_state_dtype autocast_kernel_dtype norm_reduction_force_float32
+    mamba_chunk_size mamba_ssm_cache_dtype moe_shared_expert_overlap num_logits_to_keep
+    output_router_logits use_mamba_kernels inference_state_dtype autocast_kernel_dtype
+    norm_reduction_force_float32
 """.split()
 # keys of older versions and of state-spaces, which test_state_spaces covers
 OTHER = """
@@ -119,6 +141,11 @@ OTHER = """
     norm_epsilon norm_eps layer_norm_epsilon rmsnorm rope_scaling rope_theta dt_limit
     time_step_limit norm_before_gate D_has_hdim sliding_window use_sliding_window layer_types
     mlp_bias attention_bias num_v_heads partial_rotary_factor full_attention_interval
+    hidden_act normalization_function mamba_use_mlp num_experts_per_tok num_local_experts
+    hybrid_override_pattern layers_block_type moe_intermediate_size moe_latent_size
+    moe_shared_expert_intermediate_size mtp_hybrid_override_pattern mtp_layers_block_type n_group
+    n_routed_experts n_shared_experts norm_topk_prob num_nextn_predict_layers routed_scaling_factor
+    topk_group
     attn_output_gate mtp_num_hidden_layers mtp_use_dedicated_embeddings mamba_ssm_dtype
 """.split()
 REQUIRED = {"num_attention_heads", "layer_types", "rope_parameters"}   # an error names them
@@ -179,6 +206,9 @@ CHECKPOINTS = {
     "mlstm": lambda: tiny.mlstm(H=8),
     "olmo_hybrid": lambda: tiny.olmo_hybrid(KV=2),
     "qwen3_5_text": lambda: tiny.qwen35(H=16, HV=32, K=2, heads=16, KV=4, hd=8),
+    "granitemoehybrid": tiny.granitehybrid,
+    "nemotron_h": lambda: tiny.nemotron_h(H=8, G=8),
+    "falcon_h1": lambda: tiny.falcon_h1(G=1, norm=False),
     "llama": lambda: attention_only(4, 4),
     "mistral": lambda: attention_only(16, 8),
     "qwen2": lambda: attention_only(32, 32),
@@ -190,6 +220,9 @@ MODEL_TYPES = {"gated_delta_net": "gated_deltanet", "gated_delta_product": "gate
 # what remains of config.json; these have no default, or one that depends on the size of the model
 KEEP = {"olmo_hybrid": ("num_attention_heads", "layer_types", "rope_parameters"),
         "qwen3_5_text": ("layer_types",),
+        "granitemoehybrid": ("num_attention_heads", "layer_types"),
+        "nemotron_h": ("num_attention_heads", "layers_block_type"),
+        "falcon_h1": ("num_attention_heads",),
         **{kind: ("num_attention_heads",) for kind in ("llama", "mistral", "qwen2", "qwen3")}}
 
 
@@ -234,6 +267,8 @@ def test_a_missing_key_has_the_default_of_the_library(bench, kind):
             assert np.array_equal(x, without[1][name]), (key, name)
 
 
+LLAMA_CPP = ("mamba", "qwen35", "granite", "nemotron", "falcon-h1")
+
 # the keys of a file made from such a configuration
 FILES = {
     "delta_net": {"norm_epsilon": 1e-6, "output_norm_epsilon": 1e-6, "eigenvalues": "[0,1]",
@@ -277,6 +312,16 @@ FILES = {
                      "qwen35.ssm.group_count": 16, "qwen35.rope.freq_base": 10000.0,
                      "qwen35.rope.dimension_count": 2, "eigenvalues": "[0,1]",
                      "qwen35.rope.dimension_sections": [11, 11, 10, 0]},
+    "granitemoehybrid": {"granitehybrid.attention.layer_norm_rms_epsilon": 1e-6,
+                         "granitehybrid.attention.head_count_kv": [0, 1],
+                         "granitehybrid.attention.scale": 1.0,
+                         "granitehybrid.logit_scale": 1.0},
+    "nemotron_h": {"nemotron_h.attention.layer_norm_rms_epsilon": 1e-5,
+                   "nemotron_h.attention.head_count_kv": [0, 0, 1],
+                   "nemotron_h.feed_forward_length": [0, 12, 0],
+                   "nemotron_h.ssm.group_count": 8},
+    "falcon_h1": {"falcon-h1.attention.layer_norm_rms_epsilon": 1e-5,
+                  "falcon-h1.rope.freq_base": 10000.0, "falcon-h1.ssm.group_count": 1},
     "llama": {"norm_epsilon": 1e-6, "attention.head_count_kv": 4, "attention.window": None,
               "rope_theta": 10000.0},
     "mistral": {"norm_epsilon": 1e-6, "attention.head_count_kv": 8, "attention.window": 4096,
@@ -292,7 +337,7 @@ FILES = {
 def test_the_file_of_a_configuration_without_optional_keys(bench, kind):
     kv, data = converted(bench, *bare(kind))
     for key, want in FILES[kind].items():
-        found = kv.get(key if key.startswith(("mamba", "qwen35")) else f"lrnn.{key}")
+        found = kv.get(key if key.startswith(LLAMA_CPP) else f"lrnn.{key}")
         if isinstance(want, float):
             assert found is not None and math.isclose(found, want, rel_tol=1e-6), key
         else:
@@ -312,6 +357,7 @@ def test_every_optional_key_has_a_default():
     """A key that the converter knows is in DEFAULTS of a layout of its family, or has a reason."""
     modules = {families.mlstm: ["mlstm"], families.olmo_hybrid: ["olmo_hybrid"],
                families.qwen35: ["qwen3_5_text"],
+               families.granitehybrid: ["granitemoehybrid"],
                families.transformer: ["transformer of fla", "llama", "mistral", "qwen2", "qwen3"],
                families.rwkv6: ["rwkv6 of fla"], families.rwkv7: ["rwkv7 of fla"],
                families.mamba: ["mamba", "mamba of fla", "falcon_mamba"],

@@ -532,3 +532,101 @@ def test_qwen35_refusals(bench, change, named):
     config, t = tiny.qwen35()
     code, err = bench.refuse(config | change, t)
     assert code == 4 and named in err
+
+
+# ---- Hybrids of Mamba-2
+
+
+def test_granite(bench):
+    config, t = tiny.granitehybrid()
+    f = bench.convert(config, t)
+    assert f.kv["general.architecture"] == "granitehybrid"
+    assert f.kv["granitehybrid.attention.head_count_kv"] == [0, 1]
+    assert np.allclose(values(f, "granitehybrid.", "embedding_scale", "residual_scale",
+                              "attention.scale", "logit_scale"), [6, 0.4, 0.1, 4])
+    both = t["model.layers.0.shared_mlp.input_linear.weight"]
+    assert np.array_equal(f.data["blk.0.ffn_gate.weight"], both[:12])
+    assert np.array_equal(f.data["blk.0.ffn_up.weight"], both[12:])
+
+
+@pytest.mark.parametrize("change, named", [
+    ({"num_local_experts": 8}, "num_local_experts"),
+    ({"position_embedding_type": "rope"}, "position_embedding_type"),
+    ({"mamba_n_groups": 2}, "mamba_n_groups"),
+    ({"attention_multiplier": 0}, "attention_multiplier"),
+    ({"layer_types": ["mamba", "moe"]}, "layer_types"),
+    ({"layer_types": ["mamba"]}, "layer_types"),
+    ({"layer_types": ["mamba", "mamba"]}, "no layer is attention"),
+    ({"num_key_value_heads": 2}, "num_key_value_heads"),
+    ({"time_step_limit": [0.1, 1.0]}, "time_step_limit"),
+    ({"mamba_proj_bias": True}, "mamba_proj_bias"),
+])
+def test_granite_refusals(bench, change, named):
+    config, t = tiny.granitehybrid()
+    code, err = bench.refuse(config | change, t)
+    assert code == 4 and named in err
+
+
+def test_nemotron_pattern(bench):
+    """The letters of the hub and the list of transformers say the same."""
+    config, t = tiny.nemotron_h()
+    f = bench.convert(config, t)
+    assert values(f, "nemotron_h.", "attention.head_count_kv", "feed_forward_length") == [
+        [0, 0, 1], [0, 12, 0]]
+    del config["layers_block_type"]
+    assert bench.convert(config | {"hybrid_override_pattern": "M-*"}, t).kv[
+        "nemotron_h.feed_forward_length"] == [0, 12, 0]
+    bench.convert(config | {"hybrid_override_pattern": "M-*"},
+                  t | tiny.randoms({"mtp.layers.0.norm.weight": (8,)}))
+    assert "1 tensors for the prediction of several tokens are skipped" in bench.err
+    bench.out.unlink()
+    for pattern, named in (("M-x", "the letters M * -"), ("MEx", "the letters"),
+                           ("M-", "2 letters; expected 3"), ("M--", "no layer is attention")):
+        code, err = bench.refuse(config | {"hybrid_override_pattern": pattern}, t)
+        assert code == 4 and named in err, pattern
+
+
+def test_falcon_multipliers_become_weights(bench):
+    config, t = tiny.falcon_h1()
+    f = bench.convert(config, t)
+    assert f.kv["general.architecture"] == "falcon-h1"
+    a = "model.layers.1."
+    for name, source, factor in (
+            ("token_embd", "model.embed_tokens", 2), ("output", "lm_head", 4),
+            ("blk.1.attn_q", a + "self_attn.q_proj", 3),
+            ("blk.1.attn_k", a + "self_attn.k_proj", 21),
+            ("blk.1.attn_v", a + "self_attn.v_proj", 3),
+            ("blk.1.attn_output", a + "self_attn.o_proj", 5),
+            ("blk.1.ssm_out", a + "mamba.out_proj", 0.25),
+            ("blk.1.ffn_gate", a + "feed_forward.gate_proj", 9),
+            ("blk.1.ffn_up", a + "feed_forward.up_proj", 1),
+            ("blk.1.ffn_down", a + "feed_forward.down_proj", 11)):
+        assert np.allclose(f.data[name + ".weight"], factor * t[source + ".weight"]), name
+    # rows z, x [16], B, C [2 · 3], dt [4], and 0.5 of ssm_in_multiplier
+    rows = np.repeat([1, 2, 4, 8, 16], [16, 16, 6, 6, 4])[:, None]
+    assert np.allclose(f.data["blk.1.ssm_in.weight"], rows * t[a + "mamba.in_proj.weight"])
+
+
+def test_falcon_tied(bench):
+    """Two multipliers make two tensors of one, equal ones do not."""
+    config, t = tiny.falcon_h1(norm=False)
+    del t["lm_head.weight"]
+    config |= {"tie_word_embeddings": True}
+    f = bench.convert(config, t)
+    assert np.allclose(2 * f.data["token_embd.weight"], f.data["output.weight"])
+    assert "blk.0.ssm_norm.weight" not in f.data
+    assert "output.weight" not in bench.convert(config | {"lm_head_multiplier": 2.0}, t).data
+
+
+@pytest.mark.parametrize("change, named", [
+    ({"mamba_rms_norm": False}, "mamba_rms_norm"),
+    ({"mamba_norm_before_gate": True}, "mamba_norm_before_gate"),
+    ({"ssm_multipliers": [1.0]}, "ssm_multipliers"),
+    ({"mlp_multipliers": "x"}, "mlp_multipliers"),
+    ({"rope_parameters": {"rope_type": "linear", "factor": 2.0}}, "rope_type"),
+    ({"attention_bias": True}, "attention_bias"),
+])
+def test_falcon_refusals(bench, change, named):
+    config, t = tiny.falcon_h1()
+    code, err = bench.refuse(config | change, t)
+    assert code == 4 and named in err

@@ -163,12 +163,7 @@ def mamba(E=2 * D, N=3, R=2, W=4, embedding="backbone.embeddings.weight"):
 
 
 def mamba2(H=4, P=4, G=2, N=3, W=4):
-    E = H * P
-    C = E + 2 * G * N
-    mixer = {"in_proj.weight": (E + C + H, D), "conv1d.weight": (C, 1, W), "conv1d.bias": (C,),
-             "dt_bias": (H,), "A_log": (H,), "D": (H,), "norm.weight": (E,),
-             "out_proj.weight": (D, E)}
-    return backbone("mamba2", mixer, n_groups=G)
+    return backbone("mamba2", mamba2_mixer(H, P, G, N, W), n_groups=G)
 
 
 def official_rwkv(att, ffn, linear):
@@ -362,6 +357,63 @@ def qwen35(H=2, HV=4, K=3, W=4, F=12, heads=2, KV=1, hd=4):
             "rope_parameters": {"rope_type": "default", "rope_theta": 1e7,
                                 "partial_rotary_factor": 0.5, "mrope_section": [1, 1, 0],
                                 "mrope_interleaved": True}}, randoms(s)
+
+
+def mamba2_mixer(H=4, P=4, G=2, N=3, W=4):
+    E = H * P
+    C = E + 2 * G * N
+    return {"in_proj.weight": (E + C + H, D), "conv1d.weight": (C, 1, W), "conv1d.bias": (C,),
+            "dt_bias": (H,), "A_log": (H,), "D": (H,), "norm.weight": (E,),
+            "out_proj.weight": (D, E)}
+
+
+def granitehybrid(heads=2, KV=1, hd=4, F=12, **sizes):
+    mixers = [with_prefix("mamba.", mamba2_mixer(**({"G": 1} | sizes))),
+              with_prefix("self_attn.", attention(heads, KV, hd))]
+    s = {"model.embed_tokens.weight": (V, D), "model.norm.weight": (D,), "lm_head.weight": (V, D)}
+    for i, mixer in enumerate(mixers):
+        s |= with_prefix(f"model.layers.{i}.", {
+            "input_layernorm.weight": (D,), "post_attention_layernorm.weight": (D,), **mixer,
+            "shared_mlp.input_linear.weight": (2 * F, D),
+            "shared_mlp.output_linear.weight": (D, F)})
+    return {"model_type": "granitemoehybrid", "hidden_size": D, "num_hidden_layers": 2,
+            "layer_types": ["mamba", "attention"], "num_attention_heads": heads,
+            "num_key_value_heads": KV, "num_local_experts": 0, "embedding_multiplier": 6.0,
+            "residual_multiplier": 0.4, "attention_multiplier": 0.1, "logits_scaling": 4.0,
+            "tie_word_embeddings": False}, randoms(s)
+
+
+def nemotron_h(heads=2, KV=1, hd=4, F=12, **sizes):
+    mixers = [mamba2_mixer(**sizes), {"up_proj.weight": (F, D), "down_proj.weight": (D, F)},
+              attention(heads, KV, hd)]
+    s = {"backbone.embeddings.weight": (V, D), "backbone.norm_f.weight": (D,),
+         "lm_head.weight": (V, D)}
+    for i, mixer in enumerate(mixers):
+        s |= with_prefix(f"backbone.layers.{i}.",
+                         {"norm.weight": (D,), **with_prefix("mixer.", mixer)})
+    return {"model_type": "nemotron_h", "hidden_size": D, "num_hidden_layers": 3, "n_groups": 2,
+            "layers_block_type": ["mamba", "mlp", "attention"], "num_attention_heads": heads,
+            "num_key_value_heads": KV, "head_dim": hd, "tie_word_embeddings": False}, randoms(s)
+
+
+def falcon_h1(heads=2, KV=1, hd=4, F=12, norm=True, **sizes):
+    layer = {"input_layernorm.weight": (D,), "pre_ff_layernorm.weight": (D,),
+             **with_prefix("mamba.", mamba2_mixer(**sizes)),
+             **with_prefix("self_attn.", attention(heads, KV, hd)),
+             **{name.replace("mlp", "feed_forward"): shape for name, shape in swiglu(F).items()}}
+    if not norm:
+        del layer["mamba.norm.weight"]
+    s = {"model.embed_tokens.weight": (V, D), "model.final_layernorm.weight": (D,),
+         "lm_head.weight": (V, D)}
+    for i in range(L):
+        s |= with_prefix(f"model.layers.{i}.", layer)
+    return {"model_type": "falcon_h1", "hidden_size": D, "num_hidden_layers": L,
+            "num_attention_heads": heads, "num_key_value_heads": KV, "head_dim": hd,
+            "mamba_n_groups": 2, "mamba_rms_norm": norm, "mamba_norm_before_gate": False,
+            "embedding_multiplier": 2.0, "lm_head_multiplier": 4.0, "ssm_in_multiplier": 0.5,
+            "ssm_multipliers": [2.0, 4.0, 8.0, 16.0, 32.0], "ssm_out_multiplier": 0.25,
+            "attention_in_multiplier": 3.0, "attention_out_multiplier": 5.0, "key_multiplier": 7.0,
+            "mlp_multipliers": [9.0, 11.0], "tie_word_embeddings": False}, randoms(s)
 
 
 def hybrid(make=delta_net, **options):

@@ -118,6 +118,10 @@ static void print_model(const struct lrnn_model * model, const struct lrnn_model
     if (info->n_layer_attention > 0) {
         printf(", %" PRId64 " of them attention", info->n_layer_attention);
     }
+    if (info->n_layer_attention > 0 && info->n_layer_recurrent > 0) { // a hybrid
+        printf("\npattern           %s (R recurrent, A attention, B both, F neither)",
+                info->layers);
+    }
     printf("\nwidth             %" PRId64 "\n", info->n_embd);
     printf("vocabulary        %" PRId64, info->n_vocab);
     print_id("bos", info->bos);
@@ -303,6 +307,7 @@ static void print_model_json(const struct lrnn_model * model, const struct lrnn_
     int_or_null(&w, "d_v", info->n_head > 0, info->d_v);
     int_or_null(&w, "n_layer", true, info->n_layer);
     int_or_null(&w, "n_layer_attention", true, info->n_layer_attention);
+    text_line(&w, "layers", info->layers);
     int_or_null(&w, "n_embd", true, info->n_embd);
     int_or_null(&w, "n_vocab", true, info->n_vocab);
     int_or_null(&w, "bos", info->bos >= 0, info->bos);

@@ -90,14 +90,21 @@ int64_t loader_int_at(
         return get_int(l, key, min, max, absent < min, value);
     }
     if (l->failed ||
-            !has_value(l, model_file_ints(l->file, key, min, max, &found, &why), true, &why)) {
+            !has_value(l, model_file_ints(l->file, key, INT64_MIN, INT64_MAX, &found, &why), true,
+                    &why)) {
         return value;
     }
     if (i >= found->n) {
         loader_fail(l, "key '%s' has %zu elements; expected at least %zu", key, found->n, i + 1);
         return value;
     }
-    return model_key_int(found, i);
+    const int64_t element = model_key_int(found, i);
+    if (element < min || element > max) {
+        loader_fail(l, "key '%s' has element %zu = %" PRId64 "; expected %" PRId64 " to %" PRId64,
+                key, i, element, min, max);
+        return value;
+    }
+    return element;
 }
 
 static float get_float(

@@ -20,14 +20,17 @@
 // Every family, by its name in lrnn.family. Its file defines family_<name>.
 #define FAMILIES(X)        \
     X(delta_net)           \
+    X(falcon_h1)           \
     X(gated_delta_net)     \
     X(gated_delta_product) \
     X(gla)                 \
+    X(granitehybrid)       \
     X(hgrn2)               \
     X(kda)                 \
     X(mamba)               \
     X(mamba2)              \
     X(mlstm)               \
+    X(nemotron_h)          \
     X(qwen35)              \
     X(retnet)              \
     X(rwkv6)               \
@@ -40,7 +43,7 @@ typedef struct ggml_tensor * (*build_function)(
 
 struct family {
     const char * name;           // lrnn.family
-    bool         llama_cpp;      // llama.cpp's architecture of the same name loads, too
+    const char * llama_cpp;      // llama.cpp's architecture, whose files load, too; NULL: none
     bool         signed_form;    // there is a form with eigenvalues in [-1,1]
     bool         own_range;      // eigenvalues neither in [0,1] nor in [-1,1]: "family"
     bool         attention_only; // no recurrent layers
@@ -75,10 +78,10 @@ FAMILIES(FAMILY_DECLARE)
 // The family whose mixer the recurrent layers of a family have: itself, unless it is a hybrid.
 const struct family * family_mixer(const struct family * family);
 
-// NULL if there is no family of this name.
-const struct family * family_find(const char * name);
+// NULL if there is no family of this name, or of this architecture of llama.cpp.
+const struct family * family_find(const char * name, bool llama_cpp);
 
-// The names of all families, or of those that llama.cpp has: "mamba, mamba2, qwen35, ...".
+// The names of all families, or the architectures of llama.cpp: "mamba, mamba2, qwen35, ...".
 void family_names(bool llama_cpp, char * text, size_t size);
 
 //

@@ -118,7 +118,7 @@ static struct ggml_tensor * mix(
 
 const struct family family_mamba = {
     .name        = "mamba",
-    .llama_cpp   = true,
+    .llama_cpp   = "mamba",
     .signed_form = true,
     .shared_size = sizeof(struct mamba),
     .layer_size  = sizeof(struct mamba_layer),

@@ -4,7 +4,7 @@
 //     Δ = clamp(softplus(δ + b))
 //     S ← a S + B (Δ u)ᵀ                a = exp(Δ A), 2 exp(Δ A) − 1 for eigenvalues in [-1,1]
 //     y = Sᵀ C + d u
-//     y = RMSNorm(y ∘ silu(z)), per group
+//     y = RMSNorm(y ∘ silu(z)), per group; some Falcon-H1: y ∘ silu(z)
 //     out = W_out y
 //
 // N is the length of B and C, G the number of groups that share them, E = H·P the inner width.
@@ -25,7 +25,7 @@ struct mamba2_layer {
     struct ggml_tensor * dt_bias;          // [H]
     struct ggml_tensor * a;                // [1, H]      A = −exp(A_log)
     struct ggml_tensor * d;                // [1, H]
-    struct ggml_tensor * group_norm;       // [E/G, G]
+    struct ggml_tensor * group_norm;       // [E/G, G], NULL: none
     struct ggml_tensor * out, *out_bias;   // [E, D], [D] or NULL
     int32_t              conv_state;
 };
@@ -33,27 +33,31 @@ struct mamba2_layer {
 static bool load(struct loader * l) {
     struct mamba2 * f = l->model->shared;
 
-    const bool ours = !l->llama_cpp;
-    f->W            = loader_int(l, ours ? "lrnn.conv_width" : "mamba2.ssm.conv_kernel", 2, 64);
-    f->N            = loader_int(l, ours ? "lrnn.state_length" : "mamba2.ssm.state_size", 1, 65536);
-    f->H = loader_int(l, ours ? "lrnn.head_count" : "mamba2.ssm.time_step_rank", 1, 65536);
-    f->G = loader_int(l, ours ? "lrnn.group_count" : "mamba2.ssm.group_count", 1, 65536);
+    const bool   ours   = !l->llama_cpp;
+    const char * heads  = loader_key(l, ours ? "head_count" : "ssm.time_step_rank");
+    const char * groups = loader_key(l, ours ? "group_count" : "ssm.group_count");
+
+    f->H = loader_int(l, heads, 1, 65536);
+    f->G = loader_int(l, groups, 1, 65536);
+    loader_divisor(l, groups, f->G, heads, f->H);
     if (ours) {
         f->P = loader_int(l, "lrnn.value_length", 1, 65536);
     } else {
-        const int64_t E = loader_int(l, "mamba2.ssm.inner_size", 1, 1 << 24);
-        loader_multiple(l, "mamba2.ssm.inner_size", E, "mamba2.ssm.time_step_rank", f->H);
+        const char *  inner = loader_key(l, "ssm.inner_size");
+        const int64_t E     = loader_int(l, inner, 1, 1 << 24);
+        loader_multiple(l, inner, E, heads, f->H);
         f->P = E / f->H;
     }
+    f->W   = loader_int(l, loader_key(l, ours ? "conv_width" : "ssm.conv_kernel"), 2, 64);
+    f->N   = loader_int(l, loader_key(l, ours ? "state_length" : "ssm.state_size"), 1, 65536);
+    f->eps = ours ? loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f) : l->model->norm_eps;
     f->dt_min = loader_float_or(l, loader_key(l, "dt_min"), 0.0f, 1e6f, 0.0f);
     f->dt_max = loader_float_or(l, loader_key(l, "dt_max"), 0.0f, 1e6f, INFINITY);
-    f->eps = ours ? loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f) : l->model->norm_eps;
     if (!l->failed && f->dt_min > f->dt_max) {
         loader_fail(l, "key '%s.dt_min' is %g; expected at most %s.dt_max = %g", l->arch,
                 (double) f->dt_min, l->arch, (double) f->dt_max);
     }
-    return loader_divisor(l, ours ? "lrnn.group_count" : "mamba2.ssm.group_count", f->G,
-            ours ? "lrnn.head_count" : "mamba2.ssm.time_step_rank", f->H);
+    return !l->failed;
 }
 
 static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
@@ -72,7 +76,9 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     w->dt_bias    = loader_tensor_1d(l, il, "ssm_dt.bias", TENSOR_F32, f->H);
     w->a          = loader_tensor_2d(l, il, "ssm_a", TENSOR_F32 | TENSOR_DECAY, 1, f->H);
     w->d          = loader_tensor_2d(l, il, "ssm_d", TENSOR_F32, 1, f->H);
-    w->group_norm = loader_tensor_2d(l, il, "ssm_norm.weight", TENSOR_F32, E / f->G, f->G);
+    w->group_norm = loader_tensor_2d(l, il, "ssm_norm.weight",
+            TENSOR_F32 | (l->model->family == &family_falcon_h1 ? TENSOR_OPTIONAL : 0), E / f->G,
+            f->G);
     w->out        = loader_tensor_2d(l, il, "ssm_out.weight", TENSOR_REQUIRED, E, D);
     w->out_bias   = loader_tensor_1d(l, il, "ssm_out.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
     return !l->failed;
@@ -113,14 +119,16 @@ static struct ggml_tensor * mix(
 
     y = ggml_reshape_2d(c, ggml_add(c, y, ggml_mul(c, u, w->d)), E, T); // [E, T]
     y = ggml_mul(c, y, ggml_silu(c, ggml_cont(c, z)));
-    y = graph_rms_norm(g, ggml_reshape_3d(c, y, E / f->G, f->G, T), w->group_norm, f->eps);
-    y = ggml_reshape_2d(c, y, E, T);
+    if (w->group_norm != NULL) {
+        y = graph_rms_norm(g, ggml_reshape_3d(c, y, E / f->G, f->G, T), w->group_norm, f->eps);
+        y = ggml_reshape_2d(c, y, E, T);
+    }
     return graph_linear(g, w->out, w->out_bias, y);
 }
 
 const struct family family_mamba2 = {
     .name        = "mamba2",
-    .llama_cpp   = true,
+    .llama_cpp   = "mamba2",
     .signed_form = true,
     .shared_size = sizeof(struct mamba2),
     .layer_size  = sizeof(struct mamba2_layer),

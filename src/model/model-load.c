@@ -40,8 +40,8 @@ static bool load_identity(struct loader * l) {
     if (l->failed) {
         return false;
     }
-    model->family = family_find(name);
-    if (l->llama_cpp && (model->family == NULL || !model->family->llama_cpp)) {
+    model->family = family_find(name, l->llama_cpp);
+    if (l->llama_cpp && model->family == NULL) {
         family_names(true, known, sizeof(known));
         return loader_fail(l, "key 'general.architecture' is %s; expected one of lrnn, %s",
                 quote(quoted, sizeof(quoted), arch), known);
@@ -98,12 +98,14 @@ static bool load_shape(struct loader * l) {
     if (!ours && model->info.trained_length == 1048576) { // llama.cpp writes this for "unknown"
         model->info.trained_length = 0;
     }
-    const char * norm_epsilon = ours ? "norm_epsilon"
-                                : strncmp(l->arch, "rwkv", 4) == 0
-                                        ? "attention.layer_norm_epsilon"
-                                        : "attention.layer_norm_rms_epsilon";
-    model->norm_eps           = loader_float(l, loader_key(l, norm_epsilon), 1e-12f, 1.0f);
-    model->final_norm         = loader_bool_or(l, loader_key(l, "final_norm"), true);
+    // RWKV has only the second key of llama.cpp, and so have some files of Nemotron-H
+    const char * rms_eps        = loader_key(l, "attention.layer_norm_rms_epsilon");
+    const char * layer_eps      = loader_key(l, "attention.layer_norm_epsilon");
+    const bool   only_layer_eps = model_file_find_key(l->file, rms_eps) == NULL &&
+                                model_file_find_key(l->file, layer_eps) != NULL;
+    const char * eps      = ours ? "lrnn.norm_epsilon" : only_layer_eps ? layer_eps : rms_eps;
+    model->norm_eps       = loader_float(l, eps, 1e-12f, 1.0f);
+    model->final_norm     = loader_bool_or(l, loader_key(l, "final_norm"), true);
     model->logit_soft_cap = loader_float_or(l, loader_key(l, "logit_soft_cap"), 1e-6f, 1e6f, 0.0f);
     // Granite's multipliers; 0 is none in files of llama.cpp
     model->embd_scale     = loader_float_or(l, loader_key(l, "embedding_scale"), 0.0f, 1e6f, 0.0f);
@@ -171,10 +173,17 @@ static bool load_layers(struct loader * l) {
 }
 
 // What follows from the layers and tensors that were read.
-static void fill_info(struct lrnn_model * model) {
+static bool fill_info(struct loader * l) {
+    struct lrnn_model * model  = l->model;
+    char *              layers = loader_alloc(l, (size_t) model->n_layer + 1);
+    if (layers == NULL) {
+        return false;
+    }
     for (int32_t il = 0; il < model->n_layer; ++il) {
         const struct layer * layer = &model->layers[il];
+        layers[il]                 = "FRAB"[layer->recurrent + 2 * layer->attention];
         model->info.n_layer_attention += layer->attention;
+        model->info.n_layer_recurrent += layer->recurrent;
         model->info.cache_bytes += 2 * layer->cache_size * (int64_t) sizeof(ggml_fp16_t);
         for (int32_t i = 0; i < layer->n_states; ++i) {
             model->info.state_bytes += layer->state_size[i] * (int64_t) sizeof(float);
@@ -185,9 +194,11 @@ static void fill_info(struct lrnn_model * model) {
         model->is_quantized |= ggml_is_quantized(t->type);
         model->info.weight_bytes += (int64_t) t->size;
     }
+    model->info.layers   = layers;
     model->info.n_layer  = model->n_layer;
     model->info.n_embd   = model->n_embd;
     model->info.identity = model_file_identity(model->file);
+    return true;
 }
 
 static bool load_tokenizer(struct loader * l) {
@@ -211,8 +222,7 @@ bool model_load(struct loader * l, const struct lrnn_model_params * params) {
             !loader_all_used(l)) {
         return false;
     }
-    fill_info(model);
-    if (!weights_fetch(l, params)) {
+    if (!fill_info(l) || !weights_fetch(l, params)) {
         return false;
     }
     const char * warning = model_file_warning(model->file);

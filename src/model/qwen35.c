@@ -125,7 +125,7 @@ static void layer_kind(struct loader * l, int32_t il, struct layer * layer) {
 
 const struct family family_qwen35 = {
     .name        = "qwen35",
-    .llama_cpp   = true,
+    .llama_cpp   = "qwen35",
     .shared_size = sizeof(struct qwen35),
     .layer_size  = sizeof(struct qwen35_layer),
     .load        = load,

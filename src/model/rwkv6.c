@@ -181,7 +181,7 @@ static struct ggml_tensor * build_layer(
 
 const struct family family_rwkv6 = {
     .name        = "rwkv6",
-    .llama_cpp   = true,
+    .llama_cpp   = "rwkv6",
     .shared_size = sizeof(struct rwkv6),
     .layer_size  = sizeof(struct rwkv6_layer),
     .load        = load,

@@ -235,7 +235,7 @@ static struct ggml_tensor * build_layer(
 
 const struct family family_rwkv7 = {
     .name        = "rwkv7",
-    .llama_cpp   = true,
+    .llama_cpp   = "rwkv7",
     .own_range   = true,
     .shared_size = sizeof(struct rwkv7),
     .layer_size  = sizeof(struct rwkv7_layer),

@@ -180,7 +180,7 @@ def draw(name: str, shape: tuple[int, ...], tied: bool, normal, uniform) -> torc
     if leaf == "bias":
         return 0.3*normal()
     if name.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight", "proj_down.weight",
-                      "ffn.value.weight")):
+                      "ffn.value.weight", "output_linear.weight")):
         return 0.5/math.sqrt(shape[-1])*normal()           # a layer must not dominate its input
     if matrix:
         return 1.0/math.sqrt(shape[-1])*normal()
@@ -230,6 +230,24 @@ QWEN35 = dict(intermediate_size=12, rms_norm_eps=1e-2, num_hidden_layers=4, num_
               tie_word_embeddings=True, rope_parameters=dict(
                   rope_theta=10000.0, rope_type="default", partial_rotary_factor=0.5,
                   mrope_section=[1, 1, 0], mrope_interleaved=True))
+ATTENTION = dict(num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=512,
+                 bos_token_id=1, eos_token_id=2, pad_token_id=0)
+GRANITE = ATTENTION | dict(
+    intermediate_size=8, shared_intermediate_size=12, rms_norm_eps=1e-2, num_hidden_layers=3,
+    layer_types=["linear_attention", "full_attention", "linear_attention"], mamba_n_heads=4,
+    mamba_d_head=16, mamba_d_state=8, mamba_n_groups=1, embedding_multiplier=1.5,
+    logits_scaling=0.8, residual_multiplier=0.4, attention_multiplier=0.7,
+    position_embedding_type="nope", tie_word_embeddings=True)
+# Only transformers has a lower limit of Δ, and only in calls of several tokens.
+NEMOTRON = ATTENTION | dict(
+    intermediate_size=12, layer_norm_epsilon=1e-2, head_dim=6, mamba_num_heads=4, mamba_head_dim=12,
+    n_groups=2, ssm_state_size=8, time_step_min=1e-30)
+FALCON_H1 = ATTENTION | dict(
+    intermediate_size=12, rms_norm_eps=1e-2, head_dim=6, mamba_d_ssm=48, mamba_n_heads=4,
+    mamba_d_head=12, mamba_d_state=8, mamba_n_groups=2, mamba_norm_before_gate=False,
+    attention_in_multiplier=1.2, attention_out_multiplier=0.8, key_multiplier=0.7,
+    ssm_in_multiplier=1.1, ssm_out_multiplier=0.6, ssm_multipliers=[0.5, 0.7, 1.2, 0.9, 1.1],
+    mlp_multipliers=[0.9, 0.7], embedding_multiplier=1.6, lm_head_multiplier=0.9)
 LLAMA3_ROPE = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0,
                    high_freq_factor=4.0, original_max_position_embeddings=16)
 HYBRID = dict(layers=[1], num_heads=4, num_kv_heads=2, qkv_bias=True, window_size=11,
@@ -256,6 +274,15 @@ MODELS = {
         ffn_round_up_to_multiple_of=8),
     "olmo_hybrid": lambda: from_transformers("OlmoHybrid", **OLMO, **UNTIED),
     "qwen35": lambda: from_transformers("Qwen3_5", **QWEN35),
+    "granite_h": lambda: from_transformers(
+        "GraniteMoeHybrid", **GRANITE, num_local_experts=0, num_experts_per_tok=0),
+    "nemotron_h": lambda: from_transformers(
+        "NemotronH", **NEMOTRON, **UNTIED,
+        layers_block_type=["linear_attention", "mlp", "full_attention", "linear_attention"]),
+    "falcon_h1": lambda: from_transformers(
+        "FalconH1", **FALCON_H1, mamba_rms_norm=False, tie_word_embeddings=True),
+    "falcon_h1_norm": lambda: from_transformers(
+        "FalconH1", **FALCON_H1, **UNTIED, mamba_rms_norm=True),
     "transformer": lambda: from_transformers("Llama", **LLAMA),
     "transformer_llama3": lambda: from_transformers(
         "Llama", **(LLAMA | dict(num_attention_heads=2)), attention_bias=True, mlp_bias=True,

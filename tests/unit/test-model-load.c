@@ -264,6 +264,51 @@ static void qwen35_more_unknown(struct model_edit * e) {
     qwen35_more(e);
     model_edit_put(e, "blk.5.nextn.eh_proj.weight", GGML_TYPE_F32, 2, (const int64_t[]) { 64, 32 });
 }
+// One number per layer, instead of the array or number of the file.
+static void set_per_layer(
+        struct model_edit * e, const char * key, size_t n, const int32_t numbers[]) {
+    gguf_remove_key(e->gguf, key);
+    gguf_set_arr_data(e->gguf, key, GGUF_TYPE_INT32, numbers, n);
+}
+static void kv_heads_short(struct model_edit * e) {
+    set_per_layer(e, "granitehybrid.attention.head_count_kv", 2, (const int32_t[]) { 0, 2 });
+}
+static void kv_heads_missing(struct model_edit * e) {
+    gguf_remove_key(e->gguf, "granitehybrid.attention.head_count_kv");
+}
+static void kv_heads_negative(struct model_edit * e) {
+    set_per_layer(e, "granitehybrid.attention.head_count_kv", 3, (const int32_t[]) { 0, -1, 0 });
+}
+static void kv_heads_layer(struct model_edit * e) {
+    set_per_layer(e, "granitehybrid.attention.head_count_kv", 3, (const int32_t[]) { 0, 3, 0 });
+}
+static void granite_rope(struct model_edit * e) {
+    gguf_remove_key(e->gguf, "granitehybrid.rope.scaling.finetuned");
+}
+static void granite_recurrent(struct model_edit * e) {
+    set_per_layer(e, "granitehybrid.attention.head_count_kv", 3, (const int32_t[]) { 0, 0, 0 });
+}
+static void scale_negative(struct model_edit * e) {
+    set_f32(e, "granitehybrid.residual_scale", -1.0f);
+}
+static void nemotron_both(struct model_edit * e) {
+    set_per_layer(e, "nemotron_h.feed_forward_length", 4, (const int32_t[]) { 0, 12, 12, 0 });
+}
+static void nemotron_short(struct model_edit * e) {
+    set_per_layer(e, "nemotron_h.feed_forward_length", 3, (const int32_t[]) { 0, 12, 0 });
+}
+static void nemotron_gate(struct model_edit * e) {
+    model_edit_put(e, "blk.1.ffn_gate.weight", GGML_TYPE_F32, 2, (const int64_t[]) { 32, 12 });
+}
+static void group_norm_missing(struct model_edit * e) {
+    model_edit_drop(e, "blk.0.ssm_norm.weight");
+}
+static void falcon_groups(struct model_edit * e) {
+    set_u32(e, "falcon-h1.ssm.group_count", 3);
+}
+static void falcon_values(struct model_edit * e) {
+    set_u32(e, "falcon-h1.attention.value_length", 8);
+}
 static void kv_heads(struct model_edit * e) {
     set_u32(e, "lrnn.attention.head_count_kv", 3);
 }
@@ -551,6 +596,38 @@ static const struct rejection REJECTIONS[] = {
             qwen35_kinds },
     { "qwen35", "found 1 unknown tensor: 'blk.5.nextn.eh_proj.weight'", qwen35_more_unknown },
     { "mamba2", "key 'mamba2.dt_min' is 2; expected at most mamba2.dt_max = 1", dt_reversed },
+    { "granite_h",
+            "key 'granitehybrid.attention.head_count_kv' has 2 elements; expected at least 3",
+            kv_heads_short },
+    { "granite_h", "key 'granitehybrid.attention.head_count_kv' is missing; expected an integer",
+            kv_heads_missing },
+    { "granite_h",
+            "key 'granitehybrid.attention.head_count_kv' has element 1 = -1; expected 0 to 4096",
+            kv_heads_negative },
+    { "granite_h",
+            "key 'granitehybrid.attention.head_count_kv' is 3; expected a divisor of "
+            "granitehybrid.attention.head_count = 4",
+            kv_heads_layer },
+    { "granite_h",
+            "key 'granitehybrid.rope.scaling.finetuned' is not false; expected attention without "
+            "RoPE",
+            granite_rope },
+    { "granite_h", "tensor blk.1.ssm_in.weight is missing", granite_recurrent },
+    { "granite_h", "key 'granitehybrid.residual_scale' is -1; expected 0 to 1e+06",
+            scale_negative },
+    { "nemotron_h",
+            "layer 2 has 2 key heads and a feed-forward length of 12; expected one of the two to "
+            "be 0",
+            nemotron_both },
+    { "nemotron_h", "key 'nemotron_h.feed_forward_length' has 3 elements; expected at least 4",
+            nemotron_short },
+    { "nemotron_h", "found 1 unknown tensor: 'blk.1.ffn_gate.weight'", nemotron_gate },
+    { "nemotron_h", "tensor blk.0.ssm_norm.weight is missing", group_norm_missing },
+    { "falcon_h1",
+            "key 'falcon-h1.ssm.group_count' is 3; expected a divisor of "
+            "falcon-h1.ssm.time_step_rank = 4",
+            falcon_groups },
+    { "falcon_h1", "key 'falcon-h1.attention.value_length' is 8; expected 6", falcon_values },
     { "delta_net_hybrid",
             "key 'lrnn.attention.head_count_kv' is 3; "
             "expected a divisor of lrnn.attention.head_count = 4",

@@ -42,15 +42,11 @@ static struct state_norm norm_from_file(struct lrnn_session * session, int32_t s
     const uint8_t *              p      = file + STATE_AT_PIECES;
     const struct lrnn_model *    model  = session_model(session);
     const struct lrnn_model_info info   = model->info;
-    const int64_t                n_rec  = info.n_layer - info.n_layer_attention;
     const int64_t                matrix = info.d_k * info.d_v;
     struct state_norm            most   = { .layer = -1 };
     for (int32_t il = 0; il < info.n_layer; ++il) {
-        if (model->layers[il].attention) {
-            p += info.cache_bytes / info.n_layer_attention * lrnn_seq_length(session, seq);
-            continue;
-        }
-        for (int64_t h = 0; h < info.n_head; ++h) {
+        const bool recurrent = model->layers[il].recurrent;
+        for (int64_t h = 0; h < info.n_head && recurrent; ++h) {
             double square = 0.0;
             for (int64_t i = 0; i < matrix; ++i) {
                 float x;
@@ -59,7 +55,12 @@ static struct state_norm norm_from_file(struct lrnn_session * session, int32_t s
             }
             most = sqrt(square) > most.norm ? (struct state_norm) { sqrt(square), il } : most;
         }
-        p += info.state_bytes / n_rec;
+        if (recurrent) {
+            p += info.state_bytes / info.n_layer_recurrent;
+        }
+        if (model->layers[il].attention) {
+            p += info.cache_bytes / info.n_layer_attention * lrnn_seq_length(session, seq);
+        }
     }
     free(file);
     return most;
@@ -94,7 +95,7 @@ static void test_model(const struct golden * g, struct test_worst * worst) {
     test_check(&t, get_state_norm(session, 1).layer == -1, "%s: an empty sequence has a state norm",
             g->name);
     eval(session, 0, g->tokens + 1, 3);
-    if (model->info.n_layer_attention == model->info.n_layer) {
+    if (model->info.n_layer_recurrent == 0) {
         test_check(&t, get_state_norm(session, 0).layer == -1, "%s: attention has a state norm",
                 g->name);
         lrnn_session_free(session);
@@ -112,7 +113,7 @@ static void test_model(const struct golden * g, struct test_worst * worst) {
 
     // infinity is larger than every number, NaN larger than infinity
     int32_t last = model->n_layer - 1;
-    while (model->layers[last].attention) {
+    while (!model->layers[last].recurrent) {
         last--;
     }
     size_t               offset;

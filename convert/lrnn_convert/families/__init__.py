@@ -12,11 +12,13 @@ and contains names, shapes and transformations of the tensors, with the reason f
 from ..checkpoint import Checkpoint
 from ..errors import ModelError, shown
 from ..model import Model
-from . import (delta_net, gated_delta_net, gated_delta_product, gla, hgrn2, kda, mamba, mamba2,
-               mlstm, olmo_hybrid, qwen35, retnet, rwkv6, rwkv7, transformer)
+from . import (delta_net, falcon_h1, gated_delta_net, gated_delta_product, gla, granitehybrid,
+               hgrn2, kda, mamba, mamba2, mlstm, nemotron_h, olmo_hybrid, qwen35, retnet, rwkv6,
+               rwkv7, transformer)
 
 MODULES = (delta_net, gated_delta_net, olmo_hybrid, qwen35, gated_delta_product, kda, mamba, mamba2,
-           gla, retnet, hgrn2, rwkv6, rwkv7, mlstm, transformer)
+           granitehybrid, nemotron_h, falcon_h1, gla, retnet, hgrn2, rwkv6, rwkv7, mlstm,
+           transformer)
 
 FAMILIES = {module.FAMILY.name: module.FAMILY for module in MODULES}
 

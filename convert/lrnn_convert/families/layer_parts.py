@@ -15,7 +15,7 @@ from ..checkpoint import Checkpoint
 from ..errors import ModelError, shown
 from ..family import Family, Range
 from ..model import Model, is_count, is_number
-from ..transforms import CONV, conv_width, rows
+from ..transforms import CONV, conv_width, rows, scaled
 
 FLA_KEYS = "hidden_act norm_eps norm_first attn attnres_block_size conv_size conv_bias"
 
@@ -98,22 +98,26 @@ def backbone_embedding(m: Model) -> str:
 
 
 def write_embedding(m: Model, embedding: str, head: str = "lm_head.weight",
-                    tied_default: bool | None = False) -> tuple[int, int]:
+                    tied_default: bool | None = False,
+                    scales: tuple[float, float] = (1.0, 1.0)) -> tuple[int, int]:
     """Writes embedding and output; returns (D, V). V is the number of rows, which includes padding.
 
     tied_default: whether they are tied if config.json does not say; None: if `head` is missing.
+    scales: multipliers of the two, which become part of the weights.
     """
     vocab, width = m.shape(embedding, 2)
     stated = m.get("hidden_size", m.get("d_model", width))
     if stated != width:
         raise ModelError(f"{m.checkpoint.name}: config.json states hidden_size {shown(stated)}; "
                          f"tensor {embedding} has {width} columns")
-    m.put("token_embd.weight", embedding, (vocab, width))
+    m.put("token_embd.weight", embedding, (vocab, width), scaled(scales[0]))
     key = "tie_word_embeddings" if m.get("tie_word_embeddings") is not None else "tie_embeddings"
     tied = m.truth(key, not m.has(head) if tied_default is None else tied_default)
     if not tied:
-        m.put("output.weight", head, (vocab, width))
-    elif m.has(head):
+        m.put("output.weight", head, (vocab, width), scaled(scales[1]))
+    elif scales[0] != scales[1]:
+        m.put("output.weight", embedding, (vocab, width), scaled(scales[1]))
+    if tied and m.has(head):
         # pickles contain the tied copy, which must not differ
         a, b = m.take(head, (vocab, width)), m.checkpoint.tensors[embedding]
         if not all(map(np.array_equal, a.pieces(), b.pieces())):

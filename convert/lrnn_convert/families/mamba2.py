@@ -5,13 +5,14 @@
 """
 
 import math
+from dataclasses import dataclass
 
 from .. import eigenvalues
 from ..checkpoint import Checkpoint
 from ..errors import ModelError, shown
 from ..family import Family, Range
 from ..model import Model, is_count, is_number
-from ..transforms import CONV, FLAT, NEG_EXP_FLAT, conv_width, reshape
+from ..transforms import CONV, FLAT, NEG_EXP_FLAT, SAME, Transform, conv_width, reshape
 from .layer_parts import DIAGONAL, mixer_facts, write_embedding, write_heads, write_sizes
 from .llama_cpp import explain, reasons_against, write_common
 from .mamba import KEYS as MAMBA_KEYS
@@ -27,7 +28,73 @@ def recognize(c: Checkpoint):
     return convert if state_spaces_layer(c) == "Mamba2" else None
 
 
-def _read_limit(m: Model) -> tuple[float, float]:
+@dataclass(frozen=True)
+class Sizes:
+    H: int                                 # heads
+    P: int                                 # length of a head
+    N: int                                 # of B and C
+    G: int                                 # groups of heads that share B and C
+    W: int                                 # of the convolution
+
+    @property
+    def E(self) -> int:                    # inner size
+        return self.H * self.P
+
+    @property
+    def C(self) -> int:                    # convolved channels: x, B, C
+        return self.E + 2 * self.G * self.N
+
+
+def read_sizes(m: Model, first: str, G: int | None = None) -> Sizes:
+    """From the tensors of the mixer `first`. G: the number of groups; None: that of Mamba-2's own
+    configurations."""
+    E = m.shape(first + "out_proj.weight", 2)[1]
+    H = m.shape(first + "A_log", 1)[0]
+    C, _, W = m.shape(first + "conv1d.weight", 3)
+    G = _count_groups(m, C - E) if G is None else G
+    if E % H or (C - E) % (2 * G) or E % G or C <= E:
+        raise ModelError(f"{m.checkpoint.name}: tensor {first}conv1d.weight has {C} channels with "
+                         f"inner size {E}, {H} heads and {G} groups; expected inner size + "
+                         "2 · groups · state")
+    return Sizes(H, E // H, (C - E) // (2 * G), G, W)
+
+
+def write_mixer(m: Model, dst: str, src: str, D: int, s: Sizes, norm: bool = True,
+                scale_in: Transform = SAME, scale_out: Transform = SAME) -> None:
+    """A layer of Mamba-2 without its input norm and the biases."""
+    m.rows(dst, src, [
+        ("ssm_in.weight",     "in_proj.weight", (s.E + s.C + s.H, D), scale_in),   # z, x, B, C, dt
+        ("ssm_conv1d.weight", "conv1d.weight",  (s.C, 1, s.W), CONV),
+        ("ssm_dt.bias",       "dt_bias",        (s.H,), FLAT),
+        ("ssm_a",             "A_log",          (s.H,), reshape((s.H, 1), NEG_EXP_FLAT)),
+        ("ssm_d",             "D",              (s.H,), reshape((s.H, 1))),
+    ])
+    if norm:                               # llama.cpp and the authors normalize each group
+        m.put(dst + "ssm_norm.weight", src + "norm.weight", (s.E,), reshape((s.G, s.E // s.G)))
+    m.put(dst + "ssm_out.weight", src + "out_proj.weight", (D, s.E), scale_out)
+
+
+def write_keys(m: Model, arch: str, s: Sizes) -> None:
+    """The keys of llama.cpp."""
+    m.set_u32(f"{arch}.ssm.conv_kernel", conv_width(s.W))
+    m.set_u32(f"{arch}.ssm.inner_size", s.E)
+    m.set_u32(f"{arch}.ssm.state_size", s.N)
+    m.set_u32(f"{arch}.ssm.time_step_rank", s.H)           # llama.cpp's key for the head count
+    m.set_u32(f"{arch}.ssm.group_count", s.G)
+
+
+def write_facts(m: Model, s: Sizes) -> None:
+    mixer_facts(m, DIAGONAL, f"{s.H}, d_k × d_v {s.N} × {s.P}, groups {s.G}", "one per head", s.W)
+
+
+def refuse_limit(m: Model) -> None:
+    """For hybrids, none of which has a limit on Δ."""
+    low, high = read_limit(m)
+    if low > 0 or high < math.inf:
+        raise ModelError(f"config.json: time_step_limit is [{low:g}, {high:g}]; expected [0, inf]")
+
+
+def read_limit(m: Model) -> tuple[float, float]:
     limit = m.get("time_step_limit", m.get("dt_limit", m.get("ssm_cfg", {}).get("dt_limit")))
     if limit is None:
         return 0.0, math.inf
@@ -74,37 +141,19 @@ def convert(checkpoint, option: str) -> Model:
     layers = m.count_layers(prefix)
     D, V = write_embedding(m, embedding, tied_default=None)
 
-    first = prefix + "0.mixer."
-    E = m.shape(first + "out_proj.weight", 2)[1]
-    H = m.shape(first + "A_log", 1)[0]
-    C, _, W = m.shape(first + "conv1d.weight", 3)
-    G = _count_groups(m, C - E)
-    if E % H or (C - E) % (2 * G) or E % G or C <= E:
-        raise ModelError(f"{m.checkpoint.name}: tensor {first}conv1d.weight has {C} channels with "
-                         f"inner size {E}, {H} heads and {G} groups; expected inner size + "
-                         "2 · groups · state")
-    N, P = (C - E) // (2 * G), E // H
+    s = read_sizes(m, prefix + "0.mixer.")
     eps = read_eps(m)
 
     layer_norm = write_norms(m, prefix, layers, D, final_norm)
     for i in range(layers):
         dst, src = f"blk.{i}.", f"{prefix}{i}."
-        m.rows(dst, src, [
-            ("ssm_in.weight",     "mixer.in_proj.weight",  (E + C + H, D)),  # rows z, x, B, C, dt
-            ("ssm_conv1d.weight", "mixer.conv1d.weight",   (C, 1, W), CONV),
-            ("ssm_dt.bias",       "mixer.dt_bias",         (H,), FLAT),
-            ("ssm_a",             "mixer.A_log",           (H,), reshape((H, 1), NEG_EXP_FLAT)),
-            ("ssm_d",             "mixer.D",               (H,), reshape((H, 1))),
-            # one row per group: llama.cpp and the authors normalize each group separately
-            ("ssm_norm.weight",   "mixer.norm.weight",     (E,), reshape((G, E // G))),
-            ("ssm_out.weight",    "mixer.out_proj.weight", (D, E)),
-        ])
-        biased = write_biases(m, dst, src, E + C + H, C, D)
-    if G > 1 and "model_type" in m.config:
-        m.notes.append(f"{G} groups: the output norm is per group, as in training; transformers' "
+        write_mixer(m, dst, src + "mixer.", D, s)
+        biased = write_biases(m, dst, src, s.E + s.C + s.H, s.C, D)
+    if s.G > 1 and "model_type" in m.config:
+        m.notes.append(f"{s.G} groups: the output norm is per group, as in training; transformers' "
                        "own module normalises over all channels")
 
-    low, high = _read_limit(m)
+    low, high = read_limit(m)
     reasons = reasons_against(
         ("signed eigenvalues, which it would compute wrongly",
          m.eigenvalues[0] == eigenvalues.SIGNED),
@@ -114,10 +163,10 @@ def convert(checkpoint, option: str) -> Model:
     )
     if reasons:
         write_sizes(m, layers, D, V, eps, None)
-        write_heads(m, H, N, P)
-        m.set_u32("lrnn.state_length", N)
-        m.set_u32("lrnn.group_count", G)
-        m.set_u32("lrnn.conv_width", conv_width(W))
+        write_heads(m, s.H, s.N, s.P)
+        m.set_u32("lrnn.state_length", s.N)
+        m.set_u32("lrnn.group_count", s.G)
+        m.set_u32("lrnn.conv_width", conv_width(s.W))
         m.set_f32("lrnn.output_norm_epsilon", eps)
         if low > 0:
             m.set_f32("lrnn.dt_min", low)
@@ -126,13 +175,9 @@ def convert(checkpoint, option: str) -> Model:
         explain(m, "mamba2", reasons)
     else:
         write_common(m, "mamba2", layers, D, V, 0)
-        m.set_u32("mamba2.ssm.conv_kernel", conv_width(W))
-        m.set_u32("mamba2.ssm.inner_size", E)
-        m.set_u32("mamba2.ssm.state_size", N)
-        m.set_u32("mamba2.ssm.time_step_rank", H)              # llama.cpp's key for the head count
-        m.set_u32("mamba2.ssm.group_count", G)
+        write_keys(m, "mamba2", s)
         m.set_f32("mamba2.attention.layer_norm_rms_epsilon", eps)
-    mixer_facts(m, DIAGONAL, f"{H}, d_k × d_v {N} × {P}, groups {G}", "one per head", W)
+    write_facts(m, s)
     return m
 
 

@@ -1,0 +1,84 @@
+"""Granite-4.0-H, dense (transformers `granitemoehybrid`): Mamba-2 layers and a few attention layers
+without positions, each with an MLP.
+
+    x = m_e · embedding;   x += r · mixer(norm x);   x += r · mlp(norm x);   logits = W x / m_l
+"""
+
+from .. import eigenvalues
+from ..checkpoint import Checkpoint
+from ..errors import ModelError, shown
+from ..family import Family, Range
+from ..model import Model
+from ..transforms import rows
+from . import mamba2
+from .layer_parts import SWISH, attention_fact, write_embedding
+from .llama_cpp import HybridAttention, read_kinds, refuse_one_kind, write_common
+
+FAMILY = Family("granitehybrid", Range.UNSIGNED)
+
+KEYS = """
+    attention_bias attention_multiplier embedding_multiplier hidden_act init_method layer_types
+    logits_scaling mamba_chunk_size mamba_conv_bias mamba_d_conv mamba_d_head mamba_d_state
+    mamba_expand mamba_n_groups mamba_n_heads mamba_proj_bias normalization_function
+    num_attention_heads num_experts_per_tok num_key_value_heads num_local_experts
+    output_router_logits position_embedding_type residual_multiplier rms_norm_eps rope_parameters
+    rope_scaling rope_theta router_aux_loss_coef shared_intermediate_size time_step_limit
+"""
+KINDS = {"mamba": "recurrent", "linear_attention": "recurrent", "attention": "attention",
+         "full_attention": "attention"}
+
+
+def convert(checkpoint: Checkpoint, option: str) -> Model:
+    m = Model(checkpoint, FAMILY, KEYS)
+    eigenvalues.decide(m, option)
+    m.choice("hidden_act", "silu", SWISH)
+    m.choice("normalization_function", "rmsnorm", {"rmsnorm": "rmsnorm"})
+    m.choice("position_embedding_type", "nope", {"nope": "nope"})
+    m.refuse_unless("num_local_experts", (None, 0), "mixtures of experts are not supported")
+    for key in ("attention_bias", "mamba_proj_bias"):
+        m.refuse_unless(key, (None, False), "the architecture has no such biases")
+    mamba2.refuse_limit(m)
+    layers = m.count_layers("model.layers.")
+    kinds = read_kinds(m, "layer_types", KINDS, layers)
+    D, V = write_embedding(m, "model.embed_tokens.weight", tied_default=None)
+    F = m.shape("model.layers.0.shared_mlp.output_linear.weight", 2)[1]
+    eps = m.positive("rms_norm_eps", 1e-6)
+    G = m.count("mamba_n_groups", 1)
+    if G != 1:
+        raise ModelError(f"config.json: mamba_n_groups is {shown(G)}; expected 1, because llama.cpp "
+                         "and transformers disagree on the norm of several groups")
+    refuse_one_kind(m, kinds)
+    s = mamba2.read_sizes(m, f"model.layers.{kinds.index('recurrent')}.mamba.", G)
+    a = HybridAttention.read(m, f"model.layers.{kinds.index('attention')}.self_attn.")
+
+    m.put("output_norm.weight", "model.norm.weight", (D,))
+    for i, kind in enumerate(kinds):
+        dst, src = f"blk.{i}.", f"model.layers.{i}."
+        m.put(dst + "attn_norm.weight", src + "input_layernorm.weight", (D,))
+        if kind == "recurrent":
+            mamba2.write_mixer(m, dst, src + "mamba.", D, s)
+            m.put_optional(dst + "ssm_conv1d.bias", src + "mamba.conv1d.bias", (s.C,))
+        else:
+            a.write_layer(m, dst, src + "self_attn.", D)
+        m.rows(dst, src, [
+            ("ffn_norm.weight", "post_attention_layernorm.weight", (D,)),
+            ("ffn_gate.weight", "shared_mlp.input_linear.weight",  (2 * F, D), rows(0, F)),
+            ("ffn_up.weight",   "shared_mlp.input_linear.weight",  (2 * F, D), rows(F, 2 * F)),
+            ("ffn_down.weight", "shared_mlp.output_linear.weight", (D, F)),
+        ])
+
+    write_common(m, "granitehybrid", layers, D, V, F)
+    mamba2.write_keys(m, "granitehybrid", s)
+    a.write_keys(m, "granitehybrid", [kind == "attention" for kind in kinds])
+    m.set_bool("granitehybrid.rope.scaling.finetuned", False)              # no RoPE
+    m.set_f32("granitehybrid.attention.layer_norm_rms_epsilon", eps)
+    m.set_f32("granitehybrid.embedding_scale", m.positive("embedding_multiplier", 1.0))
+    m.set_f32("granitehybrid.residual_scale", m.positive("residual_multiplier", 1.0))
+    m.set_f32("granitehybrid.attention.scale", m.positive("attention_multiplier", 1.0))
+    m.set_f32("granitehybrid.logit_scale", m.positive("logits_scaling", 1.0))
+    mamba2.write_facts(m, s)
+    attention_fact(m, [i for i, kind in enumerate(kinds) if kind == "attention"])
+    return m
+
+
+MODEL_TYPES = {"granitemoehybrid": convert}
