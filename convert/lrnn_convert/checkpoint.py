@@ -1,6 +1,7 @@
 """A checkpoint: a configuration, if the format has one, and tensors by name."""
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,12 @@ INDEX_FILES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 SINGLE_FILES = ("model.safetensors", "pytorch_model.bin")
 READERS = {".safetensors": read_safetensors, ".bin": read_torch, ".pt": read_torch,
            ".pth": read_torch}
+# other files that users have, and what to do with them
+NEXT_STEPS = {
+    ".ckpt": "save the weights alone with torch: "
+             "torch.save(torch.load('{name}')['state_dict'], 'weights.pth')",
+    ".gguf": "this is a model file; lrnn-quantize changes its type",
+}
 
 
 @dataclass
@@ -50,7 +57,7 @@ def open_checkpoint(path: Path, config_path: Path | None = None) -> Checkpoint:
         folder = path.parent
         tensors = _read_file(path)
     else:
-        raise DataError(f"{path}: no such file or folder")
+        raise DataError(f"{path}: no such file or folder{_download(path)}")
     if any(len(name) > MAX_NAME for name in tensors):
         raise DataError(f"{path}: the name of a tensor has more than {MAX_NAME} characters")
     if config_path is None and (folder / "config.json").is_file():
@@ -60,10 +67,20 @@ def open_checkpoint(path: Path, config_path: Path | None = None) -> Checkpoint:
     return Checkpoint(name, folder, config, _strip_prefixes(tensors))
 
 
+def _download(path: Path) -> str:
+    """The next step if the path looks like the name of a checkpoint on Hugging Face."""
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", str(path)) or path.suffix in READERS \
+            or path.parent.is_dir():
+        return ""
+    return (f"; a checkpoint of Hugging Face is downloaded with: hf download {path} --local-dir "
+            f"{path.name} (pip install huggingface_hub)")
+
+
 def _read_file(path: Path) -> dict[str, Tensor]:
     if path.suffix not in READERS:
-        raise DataError(f"{path}: the name ends in {path.suffix!r}; "
-                        f"expected one of {', '.join(READERS)}")
+        step = NEXT_STEPS.get(path.suffix, "").format(name=path.name)
+        raise DataError(f"{path}: the name ends in {path.suffix!r}; expected one of "
+                        f"{', '.join(READERS)}{'; ' * bool(step)}{step}")
     return READERS[path.suffix](path)
 
 
@@ -80,7 +97,9 @@ def _read_folder(folder: Path) -> dict[str, Tensor]:
     if distributed:
         raise DataError(f"{folder}: {len(distributed)} distributed checkpoints; name one of them: "
                         + some([str(p) for p in distributed]))
-    found = sorted(p for p in folder.iterdir() if p.suffix in READERS)
+    files = sorted(folder.iterdir())
+    found = ([p for p in files if p.suffix in READERS]
+             or [p for p in files if p.suffix in NEXT_STEPS][:1])
     if len(found) == 1:
         return _read_file(found[0])
     if not found:

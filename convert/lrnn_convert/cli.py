@@ -10,12 +10,12 @@ from . import __version__, chat, data, families, tokenizers
 from .atomic import check_output
 from .chat.command import chat_format
 from .checkpoint import input_files, open_checkpoint
-from .errors import ConvertError, DataError, OutputError, UsageError
+from .errors import ConvertError, DataError, ModelError, OutputError, UsageError
 from .exact import commands as exact
 from .metadata import describe
 from .model import Model
 from .types import TYPES, byte_count, type_of
-from .usage import Parser, output_path
+from .usage import Parser, did_you_mean, output_path
 from .verify import Verification
 from .writer import write_gguf
 
@@ -114,6 +114,10 @@ def run(argv: list[str]) -> None:
     if argv and argv[0] in COMMANDS:
         COMMANDS[argv[0]](argv[1:])
         return
+    if argv and not argv[0].startswith("-") and not Path(argv[0]).exists():
+        hint = did_you_mean(argv[0], COMMANDS, "the command ")
+        if hint:
+            raise UsageError(f"{argv[0]}: no such file or folder{hint}")
     args = build_parser().parse_args(argv)
     if args.output is None and not args.dry_run:
         raise UsageError("-o M.gguf is required (--help lists the options)")
@@ -133,6 +137,11 @@ def run(argv: list[str]) -> None:
                                         chat.input_files(args.checkpoint)))
 
     c = open_checkpoint(args.checkpoint, args.config)
+    try:
+        families.choose(c)
+    except ModelError as e:
+        step = "" if c.config else "; add --config FILE, the configuration of its training"
+        raise ModelError(f"{e}{step}") from None
     m = families.convert(c, args.eigenvalues, frozenset(args.ignore_key), args.trained_length)
     vocab = next(o.shape[0] for o in m.outs if o.name == "token_embd.weight")
     tokenizer = tokenizers.find(args.tokenizer or c.folder, required=args.tokenizer is not None)

@@ -149,8 +149,9 @@ def find_files(inputs: list[Path]) -> tuple[list[tuple[Path, str]], list[Path]]:
             elif not file.is_file():
                 raise DataError(f"{file}: found a device, pipe or socket; expected a regular file")
             else:
-                raise DataError(f"{file}: neither Parquet nor Arrow; lrnn-perplexity reads text "
-                                "and JSON, plain, gzip or zstd, directly")
+                raise DataError(f"{file}: neither Parquet nor Arrow; text and JSON, plain, gzip or "
+                                "zstd, need no conversion: lrnn-perplexity run --data, with "
+                                "--template '{FIELD}' if the text is not in the field text")
         if len(found) == before:
             raise DataError(f"{path}: no Parquet or Arrow files in this folder")
     return found, skipped

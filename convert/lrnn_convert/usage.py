@@ -1,7 +1,10 @@
 """Parts of the command line that all commands share."""
 
 import argparse
+import difflib
+import itertools
 import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 
 from .errors import EXIT_CODES, UsageError
@@ -19,6 +22,25 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message):
         raise UsageError(f"{message} (--help lists the options)")
+
+    def parse_args(self, args: list[str]) -> argparse.Namespace:
+        """A misspelled option is named first: argparse would report what is missing without it."""
+        known = [name for name in self._option_string_actions if name.startswith("--")]
+        for word in itertools.takewhile(lambda x: x != "--", args):
+            name = word.partition("=")[0]
+            if name.startswith("--") and " " not in name \
+                    and not any(x.startswith(name) for x in known):
+                hint = did_you_mean(name, known)
+                if not hint:
+                    self.error(f"unknown option {name}")
+                raise UsageError(f"unknown option {name}{hint}")
+        return super().parse_args(args)
+
+
+def did_you_mean(word: str, known: Iterable[str], kind: str = "") -> str:
+    """The end of an error about an unknown word; "" if no known one is near."""
+    near = difflib.get_close_matches(word, known, 1)
+    return f"; did you mean {kind}{near[0]}?" if near else ""
 
 
 def count(n: int, noun: str) -> str:

@@ -51,9 +51,18 @@ def test_the_battery_has_one_to_six_questions():
 @pytest.mark.parametrize("template, reason", [
     ("{% for t in tools %}{{ t }}{% endfor %}" + CHATML, "it needs tools or documents"),
     ("{% for m in messages %}", "not valid Jinja"),
-    ("{{ messages[-1].content }}", "drops, repeats or reorders"),
-    (CHATML + "{{ messages[0].content }}", "drops, repeats or reorders"),
-    (CHATML.replace("m.content", "m.content | upper"), "drops, repeats or reorders"),
+    ("{{ messages[-1].content }}", "it drops or changes the first user message"),
+    ("{% for m in messages[:-1] %}{{ m.content }}|{% endfor %}",
+     "it drops or changes the last user message"),
+    (CHATML.replace("for m in messages", "for m in messages if m.role != 'assistant'"),
+     "it drops or changes the assistant message"),
+    (CHATML + "{{ messages[0].content }}", "it repeats the first user message"),
+    ("{{ messages[0].content }}{% for m in messages[1:] | reverse %}{{ m.content }}{% endfor %}",
+     "it moves the last user message"),
+    (CHATML.replace("m.content", "m.content | upper"),
+     "it drops or changes the first user message"),
+    (CHATML + "{% if messages[0].role == 'system' %}{{ messages[0].content }}{% endif %}",
+     "it repeats the system message"),
     (CHATML.replace("m.content", "m.content | replace('  ', ' ')"), "cannot express"),
     (CHATML.replace("m.content", "m.content[:50]"), "cannot express"),
     (CHATML.replace("m.content", "m.content or 'nothing'"), "cannot express"),
@@ -80,6 +89,28 @@ def test_templates_without_system_messages():
                  "{% endif %}" + CHATML)
     assert f.begin_system is None
     assert f.render(conversation("a")) == "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n"
+
+
+# no system messages; and a default one, which gives way to a system message that is then dropped
+IGNORES = "{% for m in messages if m.role != 'system' %}" + CHATML.partition("%}")[2]
+DROPS = "{% if messages[0].role != 'system' %}Be brief.{% endif %}" + IGNORES
+
+
+@pytest.mark.parametrize("template", [IGNORES, DROPS])
+def test_templates_that_ignore_system_messages(bench, template):
+    f = compiled(template)
+    assert f.begin_system is None and "begin_system" not in json.loads(f.to_json())
+    save(bench, template)
+    assert "lrnn.chat_format" in keys(bench)
+    assert "chat:      template compiled and verified, without system messages: it drops them\n" \
+        in bench.err
+
+
+def test_refused_system_messages_are_reported(bench):
+    save(bench, "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}"
+         + CHATML)
+    keys(bench)
+    assert "verified, without system messages: it refuses them\n" in bench.err
 
 
 #

@@ -74,10 +74,22 @@ def compile_chat(source: Source, t: Tokenizer, stop: tuple[str, ...]) -> ChatFor
         raise ModelError(f"the chat template cannot be compiled: {e}") from None
     if t.model == "rwkv":
         literals = {k: v.replace(RWKV_END, t.tokens[0]) for k, v in vars(f).items()
-                    if isinstance(v, str) and k != "drop_thinking"}
+                    if isinstance(v, str) and k not in ("drop_thinking", "no_system")}
         f = replace(f, **literals, special=(t.tokens[0],) if f.special else ())
     f.stop = stop
     return f
+
+
+def describe(f: ChatFormat, source: Source) -> str:
+    """For the user."""
+    words = ["compiled and verified"]
+    if f.no_system:
+        words.append(f"without system messages: it {f.no_system} them")
+    if f.thinking:
+        words.append("answers may have a thinking section")
+    if "strftime_now" in source[0]:
+        words.append("the date is that of the template, not today's")
+    return ", ".join(words)
 
 
 def write(m: Model, t: Tokenizer | None, folder: Path) -> str:
@@ -91,9 +103,4 @@ def write(m: Model, t: Tokenizer | None, folder: Path) -> str:
     except ModelError as e:
         return f"no: {e}"
     m.set_str("lrnn.chat_format", f.to_json())
-    words = ["template compiled and verified"]
-    if f.thinking:
-        words.append("answers may have a thinking section")
-    if "strftime_now" in source[0]:
-        words.append("the date is that of the template, not today's")
-    return ", ".join(words)
+    return f"template {describe(f, source)}"

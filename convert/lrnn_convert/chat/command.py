@@ -55,7 +55,7 @@ def chat_format(argv: list[str]) -> None:
         (source, t), stop = _from_gguf(args.input), ()
     if source is None:
         raise DataError(f"{args.input}: no chat template")
-    text = chat.compile_chat(source, t, stop).to_json()
+    compiled = chat.compile_chat(source, t, stop)
     with replacing(args.output) as f:
-        f.write(text.encode() + b"\n")
-    print(f"{args.output}: compiled and verified", file=sys.stderr)
+        f.write(compiled.to_json().encode() + b"\n")
+    print(f"{args.output}: {chat.describe(compiled, source)}", file=sys.stderr)

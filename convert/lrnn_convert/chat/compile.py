@@ -12,6 +12,7 @@ from .format import THINK, ChatFormat
 from .sandbox import Message, RenderError, Template
 
 SYSTEM, USER, ANSWER, NEXT = "Qsystemq", "Quserq", "Qanswerq", "Qnextq"
+NAMES = {SYSTEM: "system", USER: "first user", ANSWER: "assistant", NEXT: "last user"}
 
 
 class CompileError(Exception):
@@ -27,11 +28,15 @@ def conversation(*texts: str, system: str | None = None) -> list[Message]:
 
 def _split(text: str, markers: list[str]) -> list[str]:
     """The literals around the markers, each of which must occur once, in order."""
+    for marker in markers:
+        if text.count(marker) != 1:
+            does = "repeats" if marker in text else "drops or changes"
+            raise CompileError(f"it {does} the {NAMES[marker]} message")
     literals = []
     for marker in markers:
         before, found, text = text.partition(marker)
-        if not found or marker in text:
-            raise CompileError("it drops, repeats or reorders messages")
+        if not found:
+            raise CompileError(f"it moves the {NAMES[marker]} message")
         literals.append(before)
     return literals + [text]
 
@@ -60,7 +65,11 @@ def _probe_system(t: Template, f: ChatFormat, rest: list[str]) -> None:
     try:
         text = t.render(conversation(USER, ANSWER, NEXT, system=SYSTEM))
     except RenderError:
-        return                             # system messages are refused
+        f.no_system = "refuses"
+        return
+    if SYSTEM not in text:
+        f.no_system = "drops"
+        return
     literals = _split(text, [SYSTEM, USER, ANSWER, NEXT])
     if literals[2:] != rest:
         raise CompileError("a system message changes the text between later messages")

@@ -27,6 +27,7 @@ class ChatFormat:
     drop_thinking: str | None = None
     special: tuple[str, ...] = ()          # names of the special tokens in the literals
     stop: tuple[str, ...] = ()             # names of further tokens that end an answer
+    no_system: str = ""                    # what the template does with system messages; not stored
 
     def literals(self) -> list[str]:
         parts = (self.begin_system, self.system_user, self.begin_user, self.user_assistant,

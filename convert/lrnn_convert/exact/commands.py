@@ -11,7 +11,7 @@ from ..errors import DataError, UsageError
 from ..metadata import describe
 from ..tokenizers.tokenizer import BYTE, CONTROL, NORMAL, Tokenizer
 from ..types import TYPES
-from ..usage import Parser, count, output_path
+from ..usage import Parser, count, did_you_mean, output_path
 from ..writer import write_gguf
 from . import householder
 from .automaton import letter_name, over_bytes, parse, to_text
@@ -52,7 +52,8 @@ def exact(argv: list[str]) -> None:
     args = p.parse_args(argv)
     for name in args.names:
         if name not in known:
-            raise UsageError(f"unknown exact model {name!r}; expected one of {' '.join(known)}")
+            raise UsageError(f"unknown exact model {name!r}; expected one of {' '.join(known)}"
+                             + did_you_mean(name, known))
     if not args.output.is_dir():
         raise UsageError(f"-o {args.output}: no such folder")
     outputs = [(args.output / f"{name}{TWIN if eigenvalues == 'unsigned' else ''}.gguf", name,

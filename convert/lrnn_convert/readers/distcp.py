@@ -49,6 +49,7 @@ class Record:
 
 class MetadataUnpickler(Unpickler):
     allowed = ALLOWED_HERE
+    next_step = ""
 
     def call(self, fn, args):
         if isinstance(fn, Global) and fn.name in CLASSES:

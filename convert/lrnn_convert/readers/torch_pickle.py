@@ -98,6 +98,7 @@ class Unpickler:
     protocol 4. Time and memory are linear in the size of the pickle."""
 
     allowed = ALLOWED
+    next_step = "; save the weights alone with torch: torch.save(model.state_dict(), 'weights.pth')"
 
     def __init__(self, data, at: int, where: str, persistent: Callable[[tuple], Storage]):
         self.data, self.at, self.where, self.persistent = data, at, where, persistent
@@ -256,7 +257,7 @@ class Unpickler:
             self.fail("a name that is not a string")
         if name not in self.allowed.get(module, ()):
             raise DataError(f"{self.where}: the pickle refers to {module[:SHOWN]}.{name[:SHOWN]}; "
-                            "refused, because weights do not need it")
+                            f"refused, because weights do not need it{self.next_step}")
         return Global(module, name)
 
     def build(self, target: Any, state: Any) -> None:
