@@ -45,8 +45,8 @@ def convert(checkpoint: Checkpoint, option: str) -> Model:
     eps = m.positive("rms_norm_eps", 1e-6)
     G = m.count("mamba_n_groups", 1)
     if G != 1:
-        raise ModelError(f"config.json: mamba_n_groups is {shown(G)}; expected 1, because llama.cpp "
-                         "and transformers disagree on the norm of several groups")
+        raise ModelError(f"config.json: mamba_n_groups is {shown(G)}; expected 1, because "
+                         "llama.cpp and transformers disagree on the norm of several groups")
     refuse_one_kind(m, kinds)
     s = mamba2.read_sizes(m, f"model.layers.{kinds.index('recurrent')}.mamba.", G)
     a = HybridAttention.read(m, f"model.layers.{kinds.index('attention')}.self_attn.")
