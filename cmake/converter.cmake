@@ -34,7 +34,6 @@ add_custom_command(
     DEPENDS ${requirements}
     COMMENT "Creating the Python environment of lrnn-convert"
     VERBATIM)
-add_custom_target(lrnn-convert ALL DEPENDS "${convert_env}/stamp")
 
 # Until lrnn-convert handles SIGINT, Python would answer it with a traceback. GNU env holds it back.
 set(convert_env_command env --block-signal=INT)
@@ -54,3 +53,16 @@ exec @convert_env_command@ "@convert_python@" -P -m lrnn_convert "$@"
 ]=])
 file(CHMOD "${PROJECT_BINARY_DIR}/bin/lrnn-convert" PERMISSIONS
     OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+
+# man pages and completions, like those of the programs
+set(LRNN_DESCRIPTIONS "${PROJECT_BINARY_DIR}/share")
+file(GLOB_RECURSE convert_files CONFIGURE_DEPENDS "${convert_source}/lrnn_convert/*.py")
+add_custom_command(
+    OUTPUT  "${LRNN_DESCRIPTIONS}/man/lrnn-convert.1"
+    COMMAND "${CMAKE_COMMAND}" "-DPROGRAM=${PROJECT_BINARY_DIR}/bin/lrnn-convert"
+            -DNAME=lrnn-convert -DCOMMANDS=automaton,chat-format,data,exact
+            "-DOUT=${LRNN_DESCRIPTIONS}" -P "${PROJECT_SOURCE_DIR}/cmake/describe.cmake"
+    DEPENDS "${convert_env}/stamp" ${convert_files} "${PROJECT_SOURCE_DIR}/cmake/describe.cmake"
+    COMMENT "Writing man pages and completions of lrnn-convert"
+    VERBATIM)
+add_custom_target(lrnn-convert ALL DEPENDS "${LRNN_DESCRIPTIONS}/man/lrnn-convert.1")

@@ -1,5 +1,5 @@
-# cmake --install: programs, liblrnn, our ggml, headers, lrnn.py, a CMake package and a pkg-config
-# file.
+# cmake --install: programs, liblrnn, our ggml, headers, lrnn.py, lrnn-convert, a CMake package and
+# a pkg-config file.
 #
 # Our ggml has ops that a system's ggml lacks. To keep them apart, its libraries are named
 # liblrnn-ggml* and its headers are installed next to ours in include/lrnn.
@@ -38,14 +38,28 @@ install(TARGETS lrnn ${ggml_libraries} EXPORT lrnnTargets)
 if (LRNN_PROGRAMS)
     set_target_properties(${LRNN_PROGRAMS} PROPERTIES INSTALL_RPATH "${origin}/${bin_to_lib}")
     install(TARGETS ${LRNN_PROGRAMS})
-    if (NOT CMAKE_CROSSCOMPILING) # the programs themselves generate these files
-        set(from "${LRNN_DESCRIPTIONS}")
-        set(to   "${CMAKE_INSTALL_DATADIR}")
-        install(DIRECTORY "${from}/man/"  DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
-        install(DIRECTORY "${from}/bash/" DESTINATION "${to}/bash-completion/completions")
-        install(DIRECTORY "${from}/zsh/"  DESTINATION "${to}/zsh/site-functions")
-        install(DIRECTORY "${from}/fish/" DESTINATION "${to}/fish/vendor_completions.d")
-    endif()
+endif()
+
+# lrnn-convert: the package, and a launcher that finds Python when it runs
+if (LRNN_CONVERTER)
+    set(convert_dir "${CMAKE_INSTALL_DATADIR}/lrnn/convert")
+    file(RELATIVE_PATH bin_to_convert
+        "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_DATADIR}/lrnn/convert")
+    configure_file(cmake/lrnn-convert.in lrnn-convert @ONLY)
+    install(PROGRAMS "${CMAKE_CURRENT_BINARY_DIR}/lrnn-convert" TYPE BIN)
+    install(FILES convert/pyproject.toml DESTINATION "${convert_dir}") # names the packages it needs
+    install(DIRECTORY convert/lrnn_convert DESTINATION "${convert_dir}"
+        PATTERN __pycache__ EXCLUDE)
+endif()
+
+# the programs themselves generate these files
+if (LRNN_CONVERTER OR (LRNN_PROGRAMS AND NOT CMAKE_CROSSCOMPILING))
+    set(from "${LRNN_DESCRIPTIONS}")
+    set(to   "${CMAKE_INSTALL_DATADIR}")
+    install(DIRECTORY "${from}/man/"  DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
+    install(DIRECTORY "${from}/bash/" DESTINATION "${to}/bash-completion/completions")
+    install(DIRECTORY "${from}/zsh/"  DESTINATION "${to}/zsh/site-functions")
+    install(DIRECTORY "${from}/fish/" DESTINATION "${to}/fish/vendor_completions.d")
 endif()
 
 install(FILES src/lrnn.h src/ops/lrnn-ops.h DESTINATION "${include_dir}")

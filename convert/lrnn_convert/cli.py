@@ -51,8 +51,9 @@ examples:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    p = Parser(prog="lrnn-convert", epilog=EPILOG, description="Convert a trained checkpoint of a "
-               "linear recurrent language model to GGUF.")
+    p = Parser(prog="lrnn-convert", epilog=EPILOG, commands=COMMANDS,
+               description="Convert a trained checkpoint of a linear recurrent language model to "
+                           "GGUF.")
     p.add_argument("checkpoint", type=Path,
                    help="a Hugging Face folder (config.json and weights), a folder of "
                         "torch.distributed.checkpoint, or a .safetensors, .bin, .pt or .pth file")

@@ -7,18 +7,24 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
+from .describe import WRITERS, Describe
 from .errors import EXIT_CODES, UsageError
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports errors the way the rest of the converter does."""
+    """Reports errors the way the rest of the converter does. `commands` are other first words than
+    an argument."""
 
-    def __init__(self, description: str, epilog: str = "", **options):
+    def __init__(self, description: str, epilog: str = "", commands: Iterable[str] = (),
+                 **options):
+        self.notes, self.commands = epilog, tuple(commands)
         codes = [f"  {code} {text}" for code, text in EXIT_CODES.items()]
         codes = ["exit status:", *codes, "  128 + N ended by signal N"]
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter,
                          description=textwrap.fill(description, 80),
                          epilog="\n".join([epilog, *codes]).lstrip(), **options)
+        self.add_argument("--describe", action=Describe, choices=list(WRITERS),
+                          help="print a man page, or completions for a shell")
 
     def error(self, message):
         raise UsageError(f"{message} (--help lists the options)")

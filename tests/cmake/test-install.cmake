@@ -50,7 +50,7 @@ foreach (program IN LISTS programs)
             bash-completion/completions/${name}
             zsh/site-functions/_${name}
             fish/vendor_completions.d/${name}.fish)
-        if (NOT EXISTS "${prefix}/share/${file}" AND NOT name STREQUAL "lrnn-convert")
+        if (NOT EXISTS "${prefix}/share/${file}")
             message(FATAL_ERROR "share/${file} is not installed")
         endif()
     endforeach()

@@ -9,12 +9,15 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from .. import signals
 
 SCRIPT = Path(__file__).parent / "renderer.py"
+if find_spec("jinja2") is None:            # only the process imports it
+    raise ModuleNotFoundError(name="jinja2")
 
 # of the process, which renders a template a few hundred times; real templates take 0.3 seconds
 MAX_SECONDS = 10                           # of computing
