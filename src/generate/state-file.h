@@ -1,7 +1,7 @@
 #pragma once
 
-// The container of a state on disk, in every program: lrnn_seq_save and lrnn_seq_load, chats, and the
-// named states of lrnn-server. state-file.c describes the bytes.
+// The container of a state on disk, in every program: lrnn_seq_save and lrnn_seq_load, chats, and
+// the named states of lrnn-server. state-file.c describes the bytes.
 
 #include "base/buffer.h"
 #include "lrnn.h"
