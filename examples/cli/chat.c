@@ -3,8 +3,8 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/read-file.h"
-#include "chat-memory.h"
 #include "conversation.h"
+#include "generate/prefix-tree.h"
 #include "generate/state-file.h"
 #include "interrupt.h"
 #include "line-input.h"
@@ -30,7 +30,8 @@ struct chat {
     struct generator *          g;
     const struct lrnn_chat *    format;
     struct conversation         conversation;
-    struct chat_memory          memory;
+    struct token_list           live;  // tokens of the sequence
+    struct prefix_tree *        store; // its states in earlier turns
     struct branch *             branches;
     bool                        is_styled;
     bool                        is_dialog;   // on a terminal
@@ -41,35 +42,85 @@ struct chat {
 };
 
 //
+// States. A conversation may continue in a way that its state does not: after /undo, or because the
+// chat format drops the thinking section of an earlier answer. The longest stored state that fits
+// is then restored, and only the rest is read again.
+//
+
+// Bytes of stored states: half a gigabyte, but enough for one.
+static size_t store_size(const struct lrnn_model_info * info, int64_t n_cache) {
+    const int64_t least = 512 << 20;
+    const int64_t one   = info->state_bytes + 2 * info->cache_bytes * n_cache; // in F32
+    return (size_t) (2 * one > least ? 2 * one : least);
+}
+
+// Makes the sequence hold as many of the first tokens as possible, but not all n.
+static bool restore(
+        struct chat * chat, const int32_t * tokens, int64_t n, struct lrnn_error * err) {
+    const bool    is_live = token_list_begins(&chat->live, tokens, n - 1);
+    const int64_t n_live  = is_live ? chat->live.n : 0;
+    const void *  data    = NULL;
+    const int64_t longest = prefix_tree_find(chat->store, tokens, n - 1, 0, &data);
+    if (longest > n_live) {
+        token_list_set(&chat->live, tokens, longest);
+        return stored_state_restore(data, chat->g->session, 0, longest, err) != NULL;
+    }
+    chat->live.n = n_live;
+    return n_live > 0 || lrnn_seq_reset(chat->g->session, 0, err);
+}
+
+// Stores the state, unless memory is short: it is then computed again.
+static void store(struct chat * chat) {
+    const struct token_list * live = &chat->live;
+    const void *              known;
+    void *                    extra;
+    size_t                    size;
+    if (live->n == 0 || prefix_tree_find(chat->store, live->ids, live->n, 0, &known) == live->n) {
+        return;
+    }
+    void * data = stored_state_new(chat->g->session, 0, 0, &size, &extra);
+    if (data != NULL) {
+        prefix_tree_insert(chat->store, live->ids, live->n, 0, data, size);
+    }
+}
+
+// Sets what the sequence holds: the first tokens of these, as many as it has.
+static void set_live(struct chat * chat, const int32_t * tokens, int64_t n) {
+    const int64_t length = lrnn_seq_length(chat->g->session, 0);
+    token_list_set(&chat->live, tokens, length < n ? length : n);
+}
+
+//
 // Answers
 //
 
 // Reads the conversation up to the prompt for the answer.
 static bool feed(struct chat * chat, const int32_t * tokens, int64_t n, int64_t n_stable) {
-    struct chat_memory * m   = &chat->memory;
-    struct lrnn_error *  err = &chat->g->err;
-    size_t               size;
+    size_t size;
 
-    if (!chat_memory_restore(m, tokens, n, err)) {
+    if (!restore(chat, tokens, n, &chat->g->err)) {
         return false;
     }
     // A format with thinking sections changes earlier answers: the next turn continues from the
     // stable tokens. Otherwise /undo returns to where this turn began.
     const bool thinks = lrnn_chat_thinking_mark(chat->format, true, &size) != NULL;
-    if (!thinks && !chat_memory_keep(m, err)) {
-        return false;
+    if (!thinks) {
+        store(chat);
     }
     const int64_t ends[2] = { thinks && n_stable < n ? n_stable : 0, n };
     for (int i = 0; i < 2; ++i) {
-        const int64_t at = m->live.n;
+        const int64_t at = chat->live.n;
         if (ends[i] <= at) {
             continue;
         }
         const bool ok = generator_read(
                 chat->g, tokens + at, ends[i] - at, i == 0 ? -1 : chat->options->max_tokens);
-        chat_memory_set(m, tokens, ends[i]);
-        if (!ok || (i == 0 && !chat_memory_keep(m, err))) {
+        set_live(chat, tokens, ends[i]);
+        if (!ok) {
             return false;
+        }
+        if (i == 0) {
+            store(chat);
         }
     }
     return true;
@@ -123,8 +174,9 @@ static void generate(struct chat * chat) {
     char * data       = text_of(g->model, &made, &text, &size);
     conversation_add(&chat->conversation, "assistant", text, size, &made);
     free(data);
-    token_list_add(&chat->memory.live, made.ids, made.n);
-    chat_memory_set(&chat->memory, chat->memory.live.ids, chat->memory.live.n);
+    token_list_add(&chat->live, made.ids, made.n);
+    const int64_t length = lrnn_seq_length(g->session, 0);
+    chat->live.n         = length < chat->live.n ? length : chat->live.n;
     token_list_free(&made);
 }
 
@@ -201,7 +253,7 @@ static void restore_state(struct chat * chat) {
             chat->format, c->messages, c->n, chat->options->no_thinking, &tokens, &n, NULL, &err);
     conversation_drop(c, 1);
     if (ok) {
-        ok = chat_memory_restore(&chat->memory, tokens, n, &err);
+        ok = restore(chat, tokens, n, &err);
         free(tokens);
     }
     if (!ok) {
@@ -232,8 +284,7 @@ static struct branch * find_branch(struct chat * chat, const char * name) {
 }
 
 static void fork_branch(struct chat * chat, const char * name) {
-    struct branch *   b = find_branch(chat, name);
-    struct lrnn_error err;
+    struct branch * b = find_branch(chat, name);
 
     if (b == NULL) {
         b       = program_alloc(1, sizeof(*b));
@@ -243,9 +294,7 @@ static void fork_branch(struct chat * chat, const char * name) {
         chat->branches = b;
     }
     conversation_copy(&b->conversation, &chat->conversation);
-    if (!chat_memory_keep(&chat->memory, &err)) {
-        program_say("%s", err.text);
-    }
+    store(chat);
 }
 
 static void go_back(struct chat * chat, const char * name) {
@@ -261,7 +310,7 @@ static void go_back(struct chat * chat, const char * name) {
 
 // A state file as of --state-save, with the tokens of the sequence and the messages.
 static bool save(struct chat * chat, const char * path, struct lrnn_error * err) {
-    const struct token_list * live = &chat->memory.live;
+    const struct token_list * live = &chat->live;
     struct state_file         f;
     if (live->n == 0) {
         return error_set(err, LRNN_ERROR_BAD_INPUT, "the conversation is empty");
@@ -319,7 +368,7 @@ static bool load(struct chat * chat, const char * path, struct lrnn_error * err)
          state_file_restore(&f, g->session, 0, lrnn_generation_sampler(g->generation), path, err);
     if (ok) {
         conversation_copy(&chat->conversation, &c);
-        token_list_set(&chat->memory.live, tokens.ids, tokens.n);
+        token_list_set(&chat->live, tokens.ids, tokens.n);
     }
     conversation_drop(&c, c.n);
     token_list_free(&tokens);
@@ -484,7 +533,10 @@ enum exit_code chat_run(const struct chat_options * options, struct generator * 
     struct lrnn_error err;
 
     chat.is_styled = terminal_is_smart(stdout);
-    chat_memory_begin(&chat.memory, g->session, options->n_copies);
+    chat.store     = prefix_tree_new(store_size(&g->info, options->n_cache));
+    if (chat.store == NULL) {
+        return program_fail(EXIT_CODE_SYSTEM, "out of memory for the states of the chat");
+    }
     if (options->load != NULL && !load(&chat, options->load, &err)) {
         chat.code    = program_error(&err);
         chat.is_over = true;
@@ -507,7 +559,7 @@ enum exit_code chat_run(const struct chat_options * options, struct generator * 
     } else {
         run_on_pipe(&chat);
     }
-    if (options->save != NULL && chat.memory.live.n > 0 && g->err.kind != LRNN_ERROR_NOT_FINITE &&
+    if (options->save != NULL && chat.live.n > 0 && g->err.kind != LRNN_ERROR_NOT_FINITE &&
             !save(&chat, options->save, &err)) {
         chat.code = program_error(&err);
     }
@@ -519,6 +571,7 @@ enum exit_code chat_run(const struct chat_options * options, struct generator * 
         chat.branches = next;
     }
     conversation_drop(&chat.conversation, chat.conversation.n);
-    chat_memory_end(&chat.memory);
+    token_list_free(&chat.live);
+    prefix_tree_free(chat.store);
     return chat.code;
 }

@@ -15,7 +15,7 @@ struct chat_options {
     const char *             save;       // saves the conversation at the end; NULL: does not
     int64_t                  max_tokens; // of an answer; 0: no limit
     bool                     no_thinking;
-    int32_t                  n_copies; // of the state; the session has one sequence more
+    int64_t                  n_cache; // size of the attention cache, in tokens
 };
 
 // - g: its generation keeps the sequence, and tokens of the format end it

@@ -3,7 +3,6 @@
 #include "base/atomic-file.h"
 #include "base/error.h"
 #include "chat.h"
-#include "chat-memory.h"
 #include "device-options.h"
 #include "generate.h"
 #include "generate/prompt.h"
@@ -250,7 +249,6 @@ static bool prepare(struct args * args, struct generator * g, const struct lrnn_
     params.n_rewind = args->draft_lookup > 0 ? (int32_t) args->draft_lookup + 1 : 0;
     params.n_batch  = (int32_t) args->batch;
     params.n_cache  = (int32_t) args->cache;
-    params.n_seqs   = 1 + (args->chat ? chat_memory_count(&g->info, args->cache) : 0);
     if (!generation_params(args, chat, &p, err)) {
         return false;
     }
@@ -356,7 +354,7 @@ static enum exit_code run_chat(const struct args * args, struct generator * g,
         .save        = args->state_save,
         .max_tokens  = args->max_tokens,
         .no_thinking = args->no_thinking,
-        .n_copies    = chat_memory_count(&g->info, args->cache),
+        .n_cache     = args->cache,
     };
     return chat_run(&options, g);
 }

@@ -30,9 +30,9 @@ from pathlib import Path
 import numpy as np
 
 __all__ = ["CACHE_F16", "CACHE_F32", "CACHE_Q8_0", "CancelledError", "Chat", "Decoder",
-           "DeviceError", "Error", "FileError", "Generation", "InputError",
-           "InternalError", "MemoryShortError", "Model", "ModelError", "NotFiniteError", "NotFoundError", "Sampler", "Session",
-           "SystemCallError", "ggml_version", "version"]
+           "DeviceError", "Error", "FileError", "Generation", "InputError", "InternalError",
+           "MemoryShortError", "Model", "ModelError", "NotFiniteError", "NotFoundError", "Sampler",
+           "Session", "SystemCallError", "ggml_version", "version"]
 
 # Before 1.0, a minor version may change the API.
 API_VERSION = "0.3"

@@ -491,10 +491,9 @@ void scheduler_abandon(struct scheduler * s, struct job * job) {
     pthread_mutex_unlock(&job->mutex);
 }
 
-bool scheduler_add_state(struct scheduler * s, struct state_file * state) {
+bool scheduler_add_state(struct scheduler * s, const struct state_file * state) {
     size_t size;
-    void * snapshot = snapshot_of_state(state->memory, state->n_memory, &size);
-    state->memory   = NULL; // taken
+    void * snapshot = stored_state_of(state->memory, state->n_memory, &size);
     if (snapshot == NULL) {
         return false;
     }

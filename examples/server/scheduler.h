@@ -38,8 +38,8 @@ enum submit_status scheduler_submit(struct scheduler * s, struct job * job);
 // Cancels what is left of a job and waits until the scheduler has let go of it.
 void scheduler_abandon(struct scheduler * s, struct job * job);
 
-// Makes a state available to prompts that begin with its tokens. Takes its memory.
-bool scheduler_add_state(struct scheduler * s, struct state_file * state);
+// Makes a state available to prompts that begin with its tokens.
+bool scheduler_add_state(struct scheduler * s, const struct state_file * state);
 
 // Refuses further jobs. Those that were accepted still run.
 void scheduler_drain(struct scheduler * s);

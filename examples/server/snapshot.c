@@ -1,14 +1,13 @@
 #include "snapshot.h"
 
-#include "base/error.h"
+#include "generate/prefix-tree.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-// The layout: the head, the state, the logits [n_vocab] and the scores [n_scores], each score a
-// log-probability, n_top tokens and their n_top log-probabilities. Without scores, no logits.
+// After the state: the head, the logits [n_vocab] and the scores [n_scores], each a
+// log-probability, n_top tokens and their n_top log-probabilities. Nothing if the tokens are not
+// scored.
 struct head {
-    size_t  state_size;
     int64_t n_scores;
     int64_t n_top;
 };
@@ -32,46 +31,24 @@ static char * put(char * to, const void * data, size_t size) {
 
 void * snapshot_new(struct lrnn_session * session, const struct choice * c, const float * logits,
         int64_t n_vocab, size_t * size) {
-    struct lrnn_error err;
-    struct head       head = { .state_size = lrnn_seq_size(session, c->seq) };
-    *size                  = sizeof(head) + head.state_size;
-    if (logits != NULL) {
-        head.n_scores = c->n_fed;
-        head.n_top    = c->job->params.n_top < n_vocab ? c->job->params.n_top : n_vocab;
-        *size += (size_t) n_vocab * sizeof(float) + (size_t) head.n_scores * score_size(head.n_top);
+    const struct head head    = { .n_scores = c->n_fed,
+           .n_top = c->job->params.n_top < n_vocab ? c->job->params.n_top : n_vocab };
+    const size_t      n_extra = logits != NULL ? sizeof(head) + (size_t) n_vocab * sizeof(float) +
+                                                    (size_t) head.n_scores * score_size(head.n_top)
+                                               : 0;
+    void *            extra;
+    void *            snapshot = stored_state_new(session, c->seq, n_extra, size, &extra);
+    if (snapshot == NULL || logits == NULL) {
+        return snapshot;
     }
-    char * snapshot = malloc(*size);
-    if (snapshot == NULL) {
-        return NULL;
-    }
-    char * at = put(snapshot, &head, sizeof(head));
-    if (!lrnn_seq_get(session, c->seq, at, head.state_size, &err)) {
-        free(snapshot);
-        return NULL;
-    }
-    at += head.state_size;
-    if (logits != NULL) {
-        at = put(at, logits, (size_t) n_vocab * sizeof(float));
-    }
+    char * at = put(extra, &head, sizeof(head));
+    at        = put(at, logits, (size_t) n_vocab * sizeof(float));
     for (int64_t i = 0; i < head.n_scores; ++i) {
         const struct token_score * score = &c->scores[i];
         at                               = put(at, &score->log_prob, sizeof(float));
         at = put(at, score->top, (size_t) head.n_top * sizeof(int32_t));
         at = put(at, score->top_log_prob, (size_t) head.n_top * sizeof(float));
     }
-    return snapshot;
-}
-
-void * snapshot_of_state(void * state, size_t state_size, size_t * size) {
-    const struct head head = { .state_size = state_size };
-    *size                  = sizeof(head) + state_size;
-    char * snapshot        = realloc(state, *size);
-    if (snapshot == NULL) {
-        free(state);
-        return NULL;
-    }
-    memmove(snapshot + sizeof(head), snapshot, state_size);
-    memcpy(snapshot, &head, sizeof(head));
     return snapshot;
 }
 
@@ -103,13 +80,11 @@ static bool restore_scores(const struct head * head, const char * at, struct cho
 
 bool snapshot_restore(const void * snapshot, struct lrnn_session * session, struct choice_tools * t,
         struct choice * c, int64_t n, struct lrnn_error * err) {
-    const char * at = snapshot;
+    const char * extra = stored_state_restore(snapshot, session, c->seq, n, err);
     struct head  head;
-    memcpy(&head, at, sizeof(head));
-    at += sizeof(head);
-    if (!lrnn_seq_set(session, c->seq, n, at, head.state_size, err)) {
-        return false;
+    if (extra == NULL || !c->job->params.score_prompt) {
+        return extra != NULL;
     }
-    return !c->job->params.score_prompt ||
-           restore_scores(&head, at + head.state_size, t, c, n, err);
+    memcpy(&head, extra, sizeof(head));
+    return restore_scores(&head, extra + sizeof(head), t, c, n, err);
 }

@@ -13,9 +13,6 @@
 void * snapshot_new(struct lrnn_session * session, const struct choice * c, const float * logits,
         int64_t n_vocab, size_t * size);
 
-// A snapshot with only a state. Takes `state`, made by malloc.
-void * snapshot_of_state(void * state, size_t state_size, size_t * size);
-
 // How much a snapshot for a choice holds, for prefix_tree_find: more is more.
 int32_t snapshot_rank(const struct choice * c);
 

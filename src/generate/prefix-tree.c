@@ -309,3 +309,45 @@ bool prefix_tree_insert(struct prefix_tree * tree, const int32_t * tokens, int64
 struct prefix_tree_stats prefix_tree_get_stats(const struct prefix_tree * tree) {
     return tree->stats;
 }
+
+//
+// States of sequences: their size, their bytes, the extra bytes
+//
+
+static char * allocate(size_t state_size, size_t n_extra, size_t * size) {
+    *size       = sizeof(state_size) + state_size + n_extra;
+    char * data = malloc(*size);
+    if (data != NULL) {
+        memcpy(data, &state_size, sizeof(state_size));
+    }
+    return data;
+}
+
+void * stored_state_new(
+        struct lrnn_session * session, int32_t seq, size_t n_extra, size_t * size, void ** extra) {
+    const size_t state_size = lrnn_seq_size(session, seq);
+    char *       data       = allocate(state_size, n_extra, size);
+    if (data != NULL && !lrnn_seq_get(session, seq, data + sizeof(state_size), state_size, NULL)) {
+        free(data);
+        return NULL;
+    }
+    *extra = data != NULL ? data + sizeof(state_size) + state_size : NULL;
+    return data;
+}
+
+void * stored_state_of(const void * state, size_t state_size, size_t * size) {
+    char * data = allocate(state_size, 0, size);
+    if (data != NULL) {
+        memcpy(data + sizeof(state_size), state, state_size);
+    }
+    return data;
+}
+
+const void * stored_state_restore(const void * data, struct lrnn_session * session, int32_t seq,
+        int64_t length, struct lrnn_error * err) {
+    const char * at = data;
+    size_t       state_size;
+    memcpy(&state_size, at, sizeof(state_size));
+    at += sizeof(state_size);
+    return lrnn_seq_set(session, seq, length, at, state_size, err) ? at + state_size : NULL;
+}

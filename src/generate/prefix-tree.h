@@ -4,9 +4,7 @@
 // share the edges of their common prefix. The memory is bounded; the state that was not used for
 // the longest time is dropped first.
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "lrnn.h"
 
 struct prefix_tree;
 
@@ -41,3 +39,16 @@ struct prefix_tree_stats {
 };
 
 struct prefix_tree_stats prefix_tree_get_stats(const struct prefix_tree * tree);
+
+// What programs store: the state of a sequence, and n_extra bytes of their own after it. Returns a
+// copy made by malloc, in which the caller fills *extra; NULL: out of memory.
+void * stored_state_new(
+        struct lrnn_session * session, int32_t seq, size_t n_extra, size_t * size, void ** extra);
+
+// The same from the bytes of lrnn_seq_get, without extra bytes.
+void * stored_state_of(const void * state, size_t state_size, size_t * size);
+
+// Makes `seq` the sequence of `length` tokens that was stored. Returns the extra bytes; NULL:
+// error.
+const void * stored_state_restore(const void * data, struct lrnn_session * session, int32_t seq,
+        int64_t length, struct lrnn_error * err);
