@@ -1,5 +1,5 @@
-"""--describe: the parsers of the converter as man pages and as shell completions, in the form of the
-other programs (examples/common/describe.c). The build writes them with cmake/describe.cmake.
+"""--describe: the parsers of the converter as man pages and as shell completions, in the form of
+the other programs (examples/common/describe.c). The build writes them with cmake/describe.cmake.
 
 A parser whose name has a space, "lrnn-convert data", is a command; its completions are part of the
 same file. Unlike a command, a checkpoint can have any name, so the first word may also be a file.
