@@ -337,7 +337,7 @@ static enum exit_code check_state_save(const struct args * args) {
     }
     const enum exit_code code = output_check(args->state_save, inputs, 2);
     if (code == EXIT_CODE_OK && !state_file_may_replace(args->state_save, &err)) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err.text);
+        return program_error(&err);
     }
     return code;
 }
@@ -364,7 +364,7 @@ static enum exit_code read_prompt(const char * path, char ** text, size_t * size
     struct lrnn_error err;
     *is_typed = strcmp(path, "-") == 0 && isatty(STDIN_FILENO);
     if (!read_file(path, text, size, &err)) {
-        return program_fail(EXIT_CODE_DATA, "%s", err.text);
+        return program_error(&err);
     }
     if (*is_typed && line_input_is_cut(*text, *size)) {
         return program_fail(EXIT_CODE_DATA, LINE_INPUT_CUT, LINE_INPUT_MAX);

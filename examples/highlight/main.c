@@ -50,7 +50,7 @@ static enum exit_code find_answers(struct lrnn_session * session, int64_t n_voca
         const int64_t           m     = n - first < batch ? n - first : batch;
         const struct lrnn_input input = { .tokens = tokens + first, .n_tokens = m, .n_logits = m };
         if (!lrnn_eval(session, &input, 1, &err)) {
-            return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
+            return program_error(&err);
         }
         for (int64_t i = 0; i < m; ++i) {
             answers[first + i] = find_best(lrnn_logits(session, i), n_vocab); // [n_vocab]
@@ -136,7 +136,7 @@ static enum exit_code highlight(
     struct lrnn_session * session = lrnn_session_new(model, &params, &err);
     if (session == NULL) {
         free(tokens);
-        return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
+        return program_error(&err);
     }
     int32_t *            answers = program_alloc((size_t) n_tokens, sizeof(*answers));
     const enum exit_code code    = find_answers(
@@ -156,10 +156,10 @@ static enum exit_code run(void * user) {
     char *            text;
     size_t            size;
     if (!device_options_check(&args->device, &err)) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err.text);
+        return program_error(&err);
     }
     if (!read_file(args->file, &text, &size, &err)) {
-        return program_fail(EXIT_CODE_DATA, "%s", err.text);
+        return program_error(&err);
     }
     struct lrnn_model *  model = device_options_load(&args->device, args->model, false, &err);
     const enum exit_code code =

@@ -94,7 +94,7 @@ static enum exit_code serve(const struct args * args, struct server * s) {
     const int port = http_server_bind(http, args->host, (int) args->port, &err);
     if (port < 0) {
         http_server_free(http);
-        return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
+        return program_error(&err);
     }
     if (!is_loopback(args->host)) {
         program_say("warning: anyone who reaches %s port %d can use the server%s; HTTP is not "
@@ -124,7 +124,7 @@ static enum exit_code run(void * user) {
     const struct args * args = user;
     struct lrnn_error   err;
     if (!device_options_check(&args->device, &err)) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err.text);
+        return program_error(&err);
     }
     if (args->state_dir != NULL && !check_state_dir(args->state_dir)) {
         return EXIT_CODE_SYSTEM;
