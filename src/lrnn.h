@@ -301,8 +301,8 @@ LRNN_API const struct lrnn_trace_tensor * lrnn_trace_find(
 // ---- Text ---------------------------------------------------------------------------------------
 
 enum lrnn_tokenize_flags {
-    LRNN_TOKENIZE_ADD_BOS       = 1 << 0, // prepend bos if the model wants it
-    LRNN_TOKENIZE_ADD_EOS       = 1 << 1, // append eos if the model wants it
+    LRNN_TOKENIZE_ADD_BOS = 1 << 0,       // prepend bos if the model wants it
+    LRNN_TOKENIZE_ADD_EOS = 1 << 1,       // append eos if the model wants it
     LRNN_TOKENIZE_PARSE_SPECIAL = 1 << 2, // turn the names of special tokens into their ids
 };
 

@@ -15,9 +15,9 @@ static struct ggml_tensor * add_input(
         struct op_inputs * in, struct ggml_tensor * t, enum op_fill fill, float lo, float hi) {
     GGML_ASSERT(in->n < OP_INPUTS_MAX);
     in->list[in->n].tensor = t;
-    in->list[in->n].fill   = fill;
-    in->list[in->n].lo     = lo;
-    in->list[in->n].hi     = hi;
+    in->list[in->n].fill = fill;
+    in->list[in->n].lo = lo;
+    in->list[in->n].hi = hi;
     in->n++;
     return t;
 }
@@ -50,7 +50,7 @@ void op_floats_set(struct ggml_tensor * t, const float * data, size_t offset, in
 }
 
 float * op_floats_get(const struct ggml_tensor * t) {
-    const int64_t n    = ggml_nelements(t);
+    const int64_t n = ggml_nelements(t);
     float *       data = program_alloc((size_t) n, sizeof(*data));
     if (t->type == GGML_TYPE_F32) {
         ggml_backend_tensor_get(t, data, 0, ggml_nbytes(t));
@@ -92,10 +92,10 @@ void op_inputs_fill(struct op_inputs * in, const struct op_shape * s) {
     float *  prev = NULL;
 
     for (int l = 0; l < in->n; ++l) {
-        struct ggml_tensor * t    = in->list[l].tensor;
+        struct ggml_tensor * t = in->list[l].tensor;
         const enum op_fill   fill = in->list[l].fill;
-        const int64_t        n    = ggml_nelements(t);
-        const int64_t        row  = t->ne[0];
+        const int64_t        n = ggml_nelements(t);
+        const int64_t        row = t->ne[0];
 
         float * data = program_alloc((size_t) n, sizeof(*data));
         for (int64_t i = 0; i < n; ++i) {
@@ -115,14 +115,14 @@ void op_inputs_fill(struct op_inputs * in, const struct op_shape * s) {
             } break;
             case OP_FILL_FIRST:
             case OP_FILL_LAST: {
-                const int64_t n_h   = t->ne[2];
+                const int64_t n_h = t->ne[2];
                 const int64_t width = row * t->ne[1]; // values of one factor
                 for (int64_t i = 0; i < n; ++i) {
-                    const int64_t token  = i / (width * n_h);
+                    const int64_t token = i / (width * n_h);
                     const int64_t factor = i / width % n_h;
-                    data[i]              = factor == (fill == OP_FILL_FIRST ? 0 : n_h - 1)
-                                                   ? prev[token * width + i % width]
-                                                   : 0.0f;
+                    data[i] = factor == (fill == OP_FILL_FIRST ? 0 : n_h - 1)
+                                      ? prev[token * width + i % width]
+                                      : 0.0f;
                 }
             } break;
             case OP_FILL_CAUSAL: {
@@ -139,10 +139,10 @@ void op_inputs_fill(struct op_inputs * in, const struct op_shape * s) {
 
     for (int64_t i = 0; i < s->seqs; ++i) {
         const int32_t ids[GGML_SCAN_SNAPS] = {
-            [GGML_SCAN_SLOT_IN]  = (int32_t) i,
+            [GGML_SCAN_SLOT_IN] = (int32_t) i,
             [GGML_SCAN_SLOT_OUT] = (int32_t) i,
-            [GGML_SCAN_FIRST]    = (int32_t) (i * s->tokens),
-            [GGML_SCAN_COUNT]    = (int32_t) s->tokens,
+            [GGML_SCAN_FIRST] = (int32_t) (i * s->tokens),
+            [GGML_SCAN_COUNT] = (int32_t) s->tokens,
         };
         ggml_backend_tensor_set(in->ids, ids, (size_t) i * sizeof(ids), sizeof(ids));
         ggml_backend_tensor_set(in->stock_ids, ids, (size_t) i * sizeof(ids[0]), sizeof(ids[0]));
@@ -159,16 +159,16 @@ bool op_has_stock(const struct bench_case * c, const struct op_shape * s, const 
 }
 
 struct op_output op_stock_output(const struct op_build * b, struct ggml_tensor * result) {
-    const struct op_shape * s     = b->s;
-    const int64_t           n     = ggml_nelements(b->state);
+    const struct op_shape * s = b->s;
+    const int64_t           n = ggml_nelements(b->state);
     const int64_t           width = s->d_v * s->heads; // of the output of a factor
     const int64_t           first = width * s->n_h * s->tokens * s->seqs;
-    struct ggml_tensor *    tail  = ggml_view_1d(b->ctx, result, n, (size_t) first * sizeof(float));
+    struct ggml_tensor *    tail = ggml_view_1d(b->ctx, result, n, (size_t) first * sizeof(float));
 
     return (struct op_output) {
         .tensor = result,
-        .store  = ggml_cpy(b->ctx, tail, ggml_reshape_1d(b->ctx, b->state, n)),
-        .first  = width * (s->n_h - 1), // the output of a token is that of its last factor
+        .store = ggml_cpy(b->ctx, tail, ggml_reshape_1d(b->ctx, b->state, n)),
+        .first = width * (s->n_h - 1), // the output of a token is that of its last factor
         .stride = width * s->n_h,
     };
 }

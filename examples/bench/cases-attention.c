@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 enum {
-    ROWS  = 4096,
+    ROWS = 4096,
     GROUP = 4, // heads that share a head of the cache
 };
 
@@ -27,7 +27,7 @@ static int64_t cache_state(const struct op_shape * s) {
 static void attention_inputs(
         const struct bench_case * c, const struct op_shape * s, struct op_inputs * in) {
     (void) c;
-    in->q    = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->tokens, s->heads, 1);
+    in->q = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->tokens, s->heads, 1);
     in->mask = op_input_mask(in, ROWS, s->tokens);
 }
 
@@ -43,16 +43,16 @@ static struct ggml_tensor * equation(
         const struct op_build * b, struct ggml_tensor * k, struct ggml_tensor * v, float scale) {
     struct ggml_context * ctx = b->ctx;
 
-    k                      = ggml_cast(ctx, k, GGML_TYPE_F32);
-    v                      = ggml_cast(ctx, v, GGML_TYPE_F32);
-    v                      = ggml_cont(ctx, ggml_permute(ctx, v, 1, 0, 2, 3)); // [ROWS, d_v, …]
+    k = ggml_cast(ctx, k, GGML_TYPE_F32);
+    v = ggml_cast(ctx, v, GGML_TYPE_F32);
+    v = ggml_cont(ctx, ggml_permute(ctx, v, 1, 0, 2, 3));    // [ROWS, d_v, …]
     struct ggml_tensor * p = ggml_mul_mat(ctx, k, b->in->q); // [ROWS, tokens, heads]
-    p                      = ggml_soft_max_ext(ctx, p, b->in->mask, scale, 0.0f);
+    p = ggml_soft_max_ext(ctx, p, b->in->mask, scale, 0.0f);
     return ggml_cont(ctx, ggml_permute(ctx, ggml_mul_mat(ctx, v, p), 0, 2, 1, 3));
 }
 
 static struct op_output attention_ours(const struct op_build * b) {
-    const struct op_shape * s     = b->s;
+    const struct op_shape * s = b->s;
     const float             scale = 1.0f / sqrtf((float) s->d_k);
     if (s->heads % GROUP != 0 || s->tokens > ROWS || s->seqs > 1) {
         error_set(b->err, LRNN_ERROR_BAD_INPUT,

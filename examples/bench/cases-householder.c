@@ -7,19 +7,19 @@
 // Inputs that a family does not use are NULL.
 static struct op_output householder_scan(
         const struct op_build * b, struct ggml_tensor * gate, float scale) {
-    const struct op_inputs *                in   = b->in;
+    const struct op_inputs *                in = b->in;
     const struct ggml_householder_scan_args args = {
         .state = b->state,
-        .ids   = in->ids,
-        .q     = in->q,
-        .k     = in->k,
-        .v     = in->v,
-        .beta  = in->beta,
-        .gate  = gate,
-        .r     = in->r,
-        .w     = in->w,
+        .ids = in->ids,
+        .q = in->q,
+        .k = in->k,
+        .v = in->v,
+        .beta = in->beta,
+        .gate = gate,
+        .r = in->r,
+        .w = in->w,
         .scale = scale,
-        .path  = b->path,
+        .path = b->path,
     };
     return (struct op_output) {
         .tensor = ggml_householder_scan(b->ctx, &args, b->err),
@@ -35,15 +35,15 @@ static struct op_output householder_scan(
 
 static void delta_inputs(
         const struct bench_case * c, const struct op_shape * s, struct op_inputs * in) {
-    const int64_t T          = s->tokens * s->seqs;
+    const int64_t T = s->tokens * s->seqs;
     const int64_t gate_width = c->gate == OP_GATE_CHANNEL ? s->d_k : 1;
 
     in->q = in->stock_q = op_input(in, OP_FILL_UNIT, -1.0f, 1.0f, s->d_k, s->heads, 1, T);
     if (s->n_h > 1) {
         in->stock_q = op_input(in, OP_FILL_LAST, 0.0f, 0.0f, s->d_k, s->heads, s->n_h, T);
     }
-    in->k    = op_input(in, OP_FILL_UNIT, -1.0f, 1.0f, s->d_k, s->heads, s->n_h, T);
-    in->v    = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->heads, s->n_h, T);
+    in->k = op_input(in, OP_FILL_UNIT, -1.0f, 1.0f, s->d_k, s->heads, s->n_h, T);
+    in->v = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->heads, s->n_h, T);
     in->beta = op_input(in, OP_FILL_UNIFORM, 0.0f, 2.0f, 1, s->heads, s->n_h, T);
 
     if (c->negative) {
@@ -52,7 +52,7 @@ static void delta_inputs(
     }
     // the stock op multiplies by exp(log-gate) even without a gate
     const float lowest = c->gate == OP_GATE_NONE ? 0.0f : -0.1f;
-    in->log_gate       = in->stock_log_gate =
+    in->log_gate = in->stock_log_gate =
             op_input(in, OP_FILL_UNIFORM, lowest, 0.0f, gate_width, s->heads, 1, T);
     if (s->n_h > 1) {
         in->stock_log_gate =
@@ -71,8 +71,8 @@ static struct op_output delta_ours(const struct op_build * b) {
 
 // Every factor becomes a token: the gate is 1 except on the first, the query 0 except on the last.
 static struct op_output delta_stock(const struct op_build * b) {
-    const struct op_inputs * in   = b->in;
-    struct ggml_context *    ctx  = b->ctx;
+    const struct op_inputs * in = b->in;
+    struct ggml_context *    ctx = b->ctx;
     struct ggml_tensor *     gate = in->stock_log_gate;
     const int64_t            d_k = b->s->d_k, d_v = b->s->d_v, H = b->s->heads, n = b->s->seqs;
     const int64_t            T = b->s->tokens * b->s->n_h;
@@ -111,12 +111,12 @@ static void rwkv7_inputs(
     (void) c;
     const int64_t T = s->tokens * s->seqs;
 
-    in->q     = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->heads, 1, T);
-    in->k     = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->heads, 1, T);
-    in->v     = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->heads, 1, T);
-    in->gate  = op_input(in, OP_FILL_UNIFORM, 0.545f, 1.0f, s->d_k, s->heads, 1, T);
-    in->r     = op_input(in, OP_FILL_UNIT, -1.0f, 1.0f, s->d_k, s->heads, 1, T);
-    in->w     = op_input(in, OP_FILL_TIMES, 0.0f, 1.0f, s->d_k, s->heads, 1, T);
+    in->q = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->heads, 1, T);
+    in->k = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->heads, 1, T);
+    in->v = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->heads, 1, T);
+    in->gate = op_input(in, OP_FILL_UNIFORM, 0.545f, 1.0f, s->d_k, s->heads, 1, T);
+    in->r = op_input(in, OP_FILL_UNIT, -1.0f, 1.0f, s->d_k, s->heads, 1, T);
+    in->w = op_input(in, OP_FILL_TIMES, 0.0f, 1.0f, s->d_k, s->heads, 1, T);
     in->neg_w = op_input(in, OP_FILL_TIMES, -1.0f, -1.0f, s->d_k, s->heads, 1, T);
 }
 
@@ -126,7 +126,7 @@ static struct op_output rwkv7_ours(const struct op_build * b) {
 
 // S ← S ∘ w + v kᵀ + (S a) bᵀ with S transposed: a = r, b = −w
 static struct op_output rwkv7_stock(const struct op_build * b) {
-    const struct op_inputs * in    = b->in;
+    const struct op_inputs * in = b->in;
     struct ggml_tensor *     src[] = { in->q, in->gate, in->k, in->v, in->r, in->neg_w };
 
     for (int i = 0; i < 6; ++i) {

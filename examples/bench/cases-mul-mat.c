@@ -10,8 +10,8 @@
 
 static void product_inputs(
         const struct bench_case * c, const struct op_shape * s, struct op_inputs * in) {
-    in->x          = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->tokens * s->seqs, 1, 1);
-    in->weight     = op_input_of(in, c->type, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->d_v, 1, 1);
+    in->x = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->tokens * s->seqs, 1, 1);
+    in->weight = op_input_of(in, c->type, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->d_v, 1, 1);
     in->weight_f32 = op_input(in, OP_FILL_TIMES, 1.0f, 1.0f, s->d_k, s->d_v, 1, 1);
 }
 
@@ -34,16 +34,16 @@ static double product_flops(const struct bench_case * c, const struct op_shape *
 }
 
 // Most types round the columns to 8 bits.
-#define PRODUCT(name_, type_)                             \
-    { .name       = "mul-mat-" name_,                     \
-        .what     = "matrix product, weights in " #type_, \
-        .type     = GGML_TYPE_##type_,                    \
-        .shape    = { 768, 3072, 1, 1, 512, 1, 1 },       \
-        .nmse_max = 3e-4,                                 \
-        .inputs   = product_inputs,                       \
-        .ours     = product_ours,                         \
-        .state    = product_state,                        \
-        .flops    = product_flops }
+#define PRODUCT(name_, type_)                         \
+    { .name = "mul-mat-" name_,                       \
+        .what = "matrix product, weights in " #type_, \
+        .type = GGML_TYPE_##type_,                    \
+        .shape = { 768, 3072, 1, 1, 512, 1, 1 },      \
+        .nmse_max = 3e-4,                             \
+        .inputs = product_inputs,                     \
+        .ours = product_ours,                         \
+        .state = product_state,                       \
+        .flops = product_flops }
 
 const struct bench_case cases_mul_mat[] = {
     PRODUCT("f32", F32),

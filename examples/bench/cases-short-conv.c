@@ -15,16 +15,16 @@ static int64_t conv_state(const struct op_shape * s) {
 static void conv_inputs(
         const struct bench_case * c, const struct op_shape * s, struct op_inputs * in) {
     (void) c;
-    in->x      = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->tokens * s->seqs, 1, 1);
+    in->x = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->tokens * s->seqs, 1, 1);
     in->weight = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->d_v, 1, 1);
 }
 
 static struct op_output conv_ours(const struct op_build * b) {
     const struct ggml_short_conv_args args = {
-        .state      = b->state,
-        .ids        = b->in->ids,
-        .x          = b->in->x,
-        .weight     = b->in->weight, // NULL for token shift
+        .state = b->state,
+        .ids = b->in->ids,
+        .x = b->in->x,
+        .weight = b->in->weight, // NULL for token shift
         .activation = b->in->weight != NULL ? GGML_SHORT_CONV_SILU : GGML_SHORT_CONV_NONE,
     };
     return (struct op_output) {
@@ -34,20 +34,20 @@ static struct op_output conv_ours(const struct op_build * b) {
 }
 
 static struct op_output conv_stock(const struct op_build * b) {
-    const struct op_shape * s    = b->s;
-    struct ggml_context *   ctx  = b->ctx;
+    const struct op_shape * s = b->s;
+    struct ggml_context *   ctx = b->ctx;
     const int64_t           tail = s->d_k - 1;
 
-    struct ggml_tensor * x   = ggml_reshape_3d(ctx, b->in->x, s->d_v, s->tokens, s->seqs);
+    struct ggml_tensor * x = ggml_reshape_3d(ctx, b->in->x, s->d_v, s->tokens, s->seqs);
     struct ggml_tensor * old = ggml_reshape_3d(ctx, b->state, tail, s->d_v, s->seqs);
-    struct ggml_tensor * sx  = ggml_concat(ctx, old, ggml_transpose(ctx, x), 0);
+    struct ggml_tensor * sx = ggml_concat(ctx, old, ggml_transpose(ctx, x), 0);
     struct ggml_tensor * new = ggml_view_3d(
             ctx, sx, tail, s->d_v, s->seqs, sx->nb[1], sx->nb[2], (size_t) s->tokens * sx->nb[0]);
 
     return (struct op_output) {
         // [channels, T, seqs]
         .tensor = ggml_silu(ctx, ggml_ssm_conv(ctx, sx, b->in->weight)),
-        .store  = ggml_cpy(ctx, new, old),
+        .store = ggml_cpy(ctx, new, old),
         .stride = s->d_v,
     };
 }
@@ -71,10 +71,10 @@ static void shift_inputs(
 }
 
 static struct op_output shift_stock(const struct op_build * b) {
-    const struct op_shape * s   = b->s;
+    const struct op_shape * s = b->s;
     struct ggml_context *   ctx = b->ctx;
 
-    struct ggml_tensor * x   = ggml_reshape_3d(ctx, b->in->x, s->d_v, s->tokens, s->seqs);
+    struct ggml_tensor * x = ggml_reshape_3d(ctx, b->in->x, s->d_v, s->tokens, s->seqs);
     struct ggml_tensor * old = ggml_reshape_3d(ctx, b->state, s->d_v, 1, s->seqs);
     struct ggml_tensor * most =
             ggml_view_3d(ctx, x, s->d_v, s->tokens - 1, s->seqs, x->nb[1], x->nb[2], 0);
@@ -84,7 +84,7 @@ static struct op_output shift_stock(const struct op_build * b) {
     return (struct op_output) {
         // [channels, T, seqs]
         .tensor = ggml_concat(ctx, old, most, 1),
-        .store  = ggml_cpy(ctx, last, old),
+        .store = ggml_cpy(ctx, last, old),
         .stride = s->d_v,
     };
 }

@@ -7,24 +7,24 @@
 // Inputs that a family does not use are NULL.
 static struct op_output signed_scan(
         const struct op_build * b, struct ggml_tensor * A, float scale) {
-    const struct op_inputs *           in     = b->in;
+    const struct op_inputs *           in = b->in;
     const bool                         is_raw = in->dt != NULL && !b->c->negative;
-    const struct ggml_signed_scan_args args   = {
-          .state = b->state,
-          .ids   = in->ids,
-          .c     = in->c,
-          .b     = in->b,
-          .x     = in->x,
-          .gate  = in->gate,
-          .bonus = in->bonus,
-          .dt    = is_raw ? ggml_softplus(b->ctx, in->dt) : in->dt,
-          .A     = A,
-          .log_f = in->log_f,
-          .log_i = in->log_i,
-          .form  = A != NULL && b->c->negative ? GGML_SIGNED_SCAN_TWO_EXP_M1 : GGML_SIGNED_SCAN_EXP,
-          .scale = scale,
-          .eps   = in->log_f != NULL ? 1e-6f : 0.0f,
-          .path  = b->path,
+    const struct ggml_signed_scan_args args = {
+        .state = b->state,
+        .ids = in->ids,
+        .c = in->c,
+        .b = in->b,
+        .x = in->x,
+        .gate = in->gate,
+        .bonus = in->bonus,
+        .dt = is_raw ? ggml_softplus(b->ctx, in->dt) : in->dt,
+        .A = A,
+        .log_f = in->log_f,
+        .log_i = in->log_i,
+        .form = A != NULL && b->c->negative ? GGML_SIGNED_SCAN_TWO_EXP_M1 : GGML_SIGNED_SCAN_EXP,
+        .scale = scale,
+        .eps = in->log_f != NULL ? 1e-6f : 0.0f,
+        .path = b->path,
     };
     return (struct op_output) {
         .tensor = ggml_signed_scan(b->ctx, &args, b->err),
@@ -41,12 +41,12 @@ static struct op_output signed_scan(
 
 static void gla_inputs(
         const struct bench_case * c, const struct op_shape * s, struct op_inputs * in) {
-    const int64_t T   = s->tokens * s->seqs;
+    const int64_t T = s->tokens * s->seqs;
     const float   low = c->negative ? -1.0f : 0.9f;
 
-    in->c    = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->heads, 1, T);
-    in->b    = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->heads, 1, T);
-    in->x    = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->heads, 1, T);
+    in->c = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->heads, 1, T);
+    in->b = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->heads, 1, T);
+    in->x = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->heads, 1, T);
     in->gate = op_input(in, OP_FILL_UNIFORM, low, 1.0f, s->d_k, s->heads, 1, T);
 }
 
@@ -61,14 +61,14 @@ static struct op_output gla_ours(const struct op_build * b) {
 }
 
 static struct op_output gla_stock(const struct op_build * b) {
-    const struct op_shape *  s   = b->s;
-    const struct op_inputs * in  = b->in;
+    const struct op_shape *  s = b->s;
+    const struct op_inputs * in = b->in;
     struct ggml_context *    ctx = b->ctx;
-    const int64_t            T   = s->tokens * s->seqs;
-    struct ggml_tensor *     q   = ggml_reshape_3d(ctx, in->c, s->d_k, s->heads, T);
-    struct ggml_tensor *     k   = ggml_reshape_3d(ctx, in->b, s->d_k, s->heads, T);
-    struct ggml_tensor *     v   = ggml_reshape_3d(ctx, in->x, s->d_v, s->heads, T);
-    struct ggml_tensor *     g   = ggml_reshape_3d(ctx, in->gate, s->d_k, s->heads, T);
+    const int64_t            T = s->tokens * s->seqs;
+    struct ggml_tensor *     q = ggml_reshape_3d(ctx, in->c, s->d_k, s->heads, T);
+    struct ggml_tensor *     k = ggml_reshape_3d(ctx, in->b, s->d_k, s->heads, T);
+    struct ggml_tensor *     v = ggml_reshape_3d(ctx, in->x, s->d_v, s->heads, T);
+    struct ggml_tensor *     g = ggml_reshape_3d(ctx, in->gate, s->d_k, s->heads, T);
 
     return op_stock_output(b, in->bonus != NULL
                                       ? ggml_rwkv_wkv6(ctx, k, v, q, in->bonus, g, b->state)
@@ -119,7 +119,7 @@ static void ssm_inputs(const struct bench_case * c, const struct op_shape * s,
 
 // - width, heads: as the stock op sees them
 static struct op_output ssm_stock(const struct op_build * b, int64_t width, int64_t heads) {
-    const struct op_inputs * in  = b->in;
+    const struct op_inputs * in = b->in;
     struct ggml_context *    ctx = b->ctx;
     const int64_t            N = b->s->d_k, T = b->s->tokens, n = b->s->seqs;
 
@@ -139,7 +139,7 @@ static void mamba_inputs(
 }
 
 static struct op_output mamba_ours(const struct op_build * b) {
-    const struct op_shape * s   = b->s;
+    const struct op_shape * s = b->s;
     const size_t            row = (size_t) s->d_k * sizeof(float);
     struct ggml_tensor *    view =
             ggml_view_3d(b->ctx, b->in->A, s->d_k, s->d_v, s->heads, row, row * (size_t) s->d_v, 0);
@@ -182,9 +182,9 @@ static void mlstm_inputs(
     (void) c;
     const int64_t T = s->tokens * s->seqs;
 
-    in->c     = op_input(in, OP_FILL_UNIFORM, 0.0f, 1.0f, s->d_k, s->heads, 1, T);
-    in->b     = op_input(in, OP_FILL_UNIFORM, 0.0f, 1.0f, s->d_k, s->heads, 1, T);
-    in->x     = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->heads, 1, T);
+    in->c = op_input(in, OP_FILL_UNIFORM, 0.0f, 1.0f, s->d_k, s->heads, 1, T);
+    in->b = op_input(in, OP_FILL_UNIFORM, 0.0f, 1.0f, s->d_k, s->heads, 1, T);
+    in->x = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->heads, 1, T);
     in->log_f = op_input(in, OP_FILL_UNIFORM, -0.1f, 0.0f, 1, s->heads, 1, T);
     in->log_i = op_input(in, OP_FILL_UNIFORM, -3.0f, 3.0f, 1, s->heads, 1, T);
 }

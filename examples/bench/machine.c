@@ -84,7 +84,7 @@ void machine_describe(struct machine * m) {
     memset(m, 0, sizeof(*m));
     cpu_name(m->cpu, sizeof(m->cpu));
     cpu_features(m->features, sizeof(m->features));
-    m->cpus        = (int) sysconf(_SC_NPROCESSORS_ONLN);
+    m->cpus = (int) sysconf(_SC_NPROCESSORS_ONLN);
     m->vector_bits = peak_loops_vector_bits();
 }
 
@@ -203,11 +203,11 @@ bool machine_measure(struct machine * m, int threads, struct lrnn_error * err) {
         return false;
     }
 
-    struct machine_point point   = { .threads = threads };
+    struct machine_point point = { .threads = threads };
     struct worker *      workers = calloc((size_t) threads, sizeof(*workers));
-    char *               from    = malloc(COPY_BYTES);
-    char *               to      = malloc(COPY_BYTES);
-    bool                 ok      = workers != NULL && from != NULL && to != NULL;
+    char *               from = malloc(COPY_BYTES);
+    char *               to = malloc(COPY_BYTES);
+    bool                 ok = workers != NULL && from != NULL && to != NULL;
 
     if (!ok) {
         error_set(err, LRNN_ERROR_NO_MEMORY,
@@ -218,7 +218,7 @@ bool machine_measure(struct machine * m, int threads, struct lrnn_error * err) {
         memset(to, 2, COPY_BYTES);
     }
 
-    const size_t part          = COPY_BYTES / (size_t) threads;
+    const size_t part = COPY_BYTES / (size_t) threads;
     double *     best[N_TASKS] = { &point.fma_gflops, &point.int8_gops, &point.bf16_gflops,
             &point.copy_gbps, &point.read_gbps };
     for (int r = 0; ok && r < N_TASKS * REPETITIONS; ++r) {
@@ -226,7 +226,7 @@ bool machine_measure(struct machine * m, int threads, struct lrnn_error * err) {
         for (int i = 0; i < threads; ++i) {
             workers[i].task = task;
             workers[i].from = from + part * (size_t) i;
-            workers[i].to   = to + part * (size_t) i;
+            workers[i].to = to + part * (size_t) i;
             workers[i].size = part;
         }
         const double rate = team_run(workers, threads);

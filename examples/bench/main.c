@@ -131,8 +131,8 @@ static void on_model_result(const struct model_result * r, void * user) {
 static enum exit_code bench_models(const struct args * args) {
     struct lrnn_error err;
     struct machine    machine;
-    struct model_run  run      = { 0 };
-    enum exit_code    status   = EXIT_CODE_OK;
+    struct model_run  run = { 0 };
+    enum exit_code    status = EXIT_CODE_OK;
     bool              is_begun = false;
 
     for (int i = 0; status == EXIT_CODE_OK && i < args->models.n; ++i) {
@@ -185,12 +185,12 @@ static void set_defaults(struct args * args) {
     const struct option_ints one = { .n = 1, .v = { 1 } };
 
     args->op.threads = args->model.threads = args->threads;
-    args->op.repetitions                   = args->repetitions > 0 ? args->repetitions : 7;
-    args->model.repetitions                = args->repetitions > 0 ? args->repetitions : 5;
-    args->model.n_batch                    = args->model.n_batch > 0 ? args->model.n_batch : 512;
-    args->model.seqs                       = args->seqs.n > 0 ? args->seqs : one;
-    args->op.seqs                          = args->seqs.n > 0 ? args->seqs.v[0] : 0;
-    args->model.session                    = device_session_params(&args->device);
+    args->op.repetitions = args->repetitions > 0 ? args->repetitions : 7;
+    args->model.repetitions = args->repetitions > 0 ? args->repetitions : 5;
+    args->model.n_batch = args->model.n_batch > 0 ? args->model.n_batch : 512;
+    args->model.seqs = args->seqs.n > 0 ? args->seqs : one;
+    args->op.seqs = args->seqs.n > 0 ? args->seqs.v[0] : 0;
+    args->model.session = device_session_params(&args->device);
     if (args->model.n_prompt.n == 0) {
         args->model.n_prompt = (struct option_ints) { .n = 1, .v = { 512 } };
     }
@@ -233,13 +233,13 @@ static enum exit_code run(void * user) {
 
 int main(int argc, char ** argv) {
     struct args args = {
-        .op      = { .family = OP_FAMILY_ALL, .path = GGML_SCAN_PATH_AUTO, .min_time = 0.02 },
-        .device  = DEVICE_OPTIONS_DEFAULTS,
+        .op = { .family = OP_FAMILY_ALL, .path = GGML_SCAN_PATH_AUTO, .min_time = 0.02 },
+        .device = DEVICE_OPTIONS_DEFAULTS,
         .threads = { .n = 2, .v = { 1, 2 } },
-        .format  = RESULTS_MD,
+        .format = RESULTS_MD,
     };
 
-    const double        size_max  = 65536;
+    const double        size_max = 65536;
     const struct option options[] = {
         opt_group("Models"),
         opt_strings("-m, --model", "M.gguf", &args.models,
@@ -300,12 +300,12 @@ int main(int argc, char ** argv) {
         opt_choice("-o, --output", "md|csv|json", &args.format, "format of the results on stdout"),
     };
     const struct program program = {
-        .name    = "lrnn-bench",
+        .name = "lrnn-bench",
         .summary = "measures the speed of models, or of our ops next to the stock ops of ggml that "
                    "compute the same",
-        .usage   = "-m M.gguf [options]      prompt and generation of a model\n"
-                   "[--op NAME] [options]    the cases of an op, or of all ops\n"
-                   "--list                   the names of the cases",
+        .usage = "-m M.gguf [options]      prompt and generation of a model\n"
+                 "[--op NAME] [options]    the cases of an op, or of all ops\n"
+                 "--list                   the names of the cases",
         .examples = "lrnn-bench -m model.gguf -p 512,4096 -n 128 -t 1,2\n"
                     "lrnn-bench --op householder\n"
                     "lrnn-bench --op signed --mode 'mamba*' -T 64,512,4096,32768 -t 1 -o json > "

@@ -17,10 +17,10 @@
 // Test i; false if there are fewer.
 static bool test_at(const struct model_bench_params * p, int i, struct model_test * test) {
     for (int t = 0; t < p->threads.n * p->depths.n; ++t) {
-        test->threads       = (int) p->threads.v[t / p->depths.n];
-        test->depth         = p->depths.v[t % p->depths.n];
+        test->threads = (int) p->threads.v[t / p->depths.n];
+        test->depth = p->depths.v[t % p->depths.n];
         test->is_generation = false;
-        test->n_seqs        = 1;
+        test->n_seqs = 1;
         for (int j = 0; j < p->n_prompt.n; ++j) {
             test->n_tokens = p->n_prompt.v[j];
             if (test->n_tokens > 0 && i-- == 0) {
@@ -30,7 +30,7 @@ static bool test_at(const struct model_bench_params * p, int i, struct model_tes
         test->is_generation = true;
         for (int j = 0; j < p->n_gen.n * p->seqs.n; ++j) {
             test->n_tokens = p->n_gen.v[j / p->seqs.n];
-            test->n_seqs   = (int32_t) p->seqs.v[j % p->seqs.n];
+            test->n_seqs = (int32_t) p->seqs.v[j % p->seqs.n];
             if (test->n_tokens > 0 && i-- == 0) {
                 return true;
             }
@@ -89,8 +89,8 @@ static bool advance(struct lrnn_session * session, const struct model_test * tes
     for (int64_t i = first; i < first + n; i += step) {
         for (int32_t s = 0; s < test->n_seqs; ++s) {
             inputs[s] = (struct lrnn_input) {
-                .seq      = s,
-                .tokens   = ids + s * (test->depth + test->n_tokens) + i,
+                .seq = s,
+                .tokens = ids + s * (test->depth + test->n_tokens) + i,
                 .n_tokens = step,
                 .n_logits = 1,
             };
@@ -131,9 +131,9 @@ static void mean_and_stddev(const double * x, int64_t n, double * mean, double *
 static bool run_test(struct lrnn_session * session, const struct model_test * test,
         const int32_t * ids, struct lrnn_input * inputs, int64_t n_batch, int64_t repetitions,
         double * samples, struct model_result * result, struct lrnn_error * err) {
-    double *      ns   = samples;
-    double *      ts   = samples + repetitions;
-    const int64_t n    = test->n_tokens;
+    double *      ns = samples;
+    double *      ts = samples + repetitions;
+    const int64_t n = test->n_tokens;
     const int64_t step = test->is_generation ? 1 : n;
 
     // warm-up: load the weights into memory and build the graph; a batch is enough
@@ -147,7 +147,7 @@ static bool run_test(struct lrnn_session * session, const struct model_test * te
             return false;
         }
         const clock_t running_before = clock();
-        const double  start          = now_ns();
+        const double  start = now_ns();
         if (!advance(session, test, ids, test->depth, n, step, inputs, err)) {
             return false;
         }
@@ -155,7 +155,7 @@ static bool run_test(struct lrnn_session * session, const struct model_test * te
         running += clock() - running_before;
         ts[r] = 1e9 * (double) (n * test->n_seqs) / ns[r];
     }
-    result->n_samples  = repetitions;
+    result->n_samples = repetitions;
     result->samples_ns = ns;
     result->samples_ts = ts;
     mean_and_stddev(ns, repetitions, &result->mean_ns, &result->stddev_ns);
@@ -174,20 +174,20 @@ bool model_bench_run(struct lrnn_model * model, const struct model_bench_params 
 
     for (int i = 0; ok && test_at(params, i, &test); ++i) {
         const int64_t n_ids = (test.depth + test.n_tokens) * test.n_seqs;
-        int32_t *     ids   = program_alloc((size_t) n_ids, sizeof(*ids));
+        int32_t *     ids = program_alloc((size_t) n_ids, sizeof(*ids));
 
         struct lrnn_input * inputs = program_alloc((size_t) test.n_seqs, sizeof(*inputs));
         double * samples = program_alloc((size_t) params->repetitions * 2, sizeof(*samples));
         progress(&test, user);
         fill_random(ids, n_ids, n_vocab);
 
-        struct model_result        r              = { .test = test, .n_batch = params->n_batch };
+        struct model_result        r = { .test = test, .n_batch = params->n_batch };
         struct lrnn_session_params session_params = params->session;
-        session_params.n_threads                  = test.threads;
-        session_params.n_seqs                     = test.n_seqs;
-        session_params.n_batch                    = (int32_t) params->n_batch;
-        session_params.n_cache                    = (int32_t) (test.depth + test.n_tokens);
-        struct lrnn_session * session             = lrnn_session_new(model, &session_params, err);
+        session_params.n_threads = test.threads;
+        session_params.n_seqs = test.n_seqs;
+        session_params.n_batch = (int32_t) params->n_batch;
+        session_params.n_cache = (int32_t) (test.depth + test.n_tokens);
+        struct lrnn_session * session = lrnn_session_new(model, &session_params, err);
 
         ok = session != NULL && run_test(session, &test, ids, inputs, params->n_batch,
                                         params->repetitions, samples, &r, err);

@@ -100,7 +100,7 @@ void model_results_begin(struct model_results * out, int format, const struct ma
 void model_results_row(struct model_results * out, const char * path,
         const struct lrnn_model_info * info, const struct model_result * r) {
     const char * slash = strrchr(path, '/');
-    const char * file  = slash != NULL ? slash + 1 : path;
+    const char * file = slash != NULL ? slash + 1 : path;
 
     if (out->results.format == RESULTS_MD) {
         print_cells(info, info->name != NULL && info->name[0] != '\0' ? info->name : file, r);

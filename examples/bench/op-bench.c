@@ -52,11 +52,11 @@ static bool shape_at(
     if (p->d > 0 && s->d_k == s->d_v) {
         s->d_k = s->d_v = p->d;
     }
-    s->d_k    = p->d_k > 0 ? p->d_k : s->d_k;
-    s->d_v    = p->d_v > 0 ? p->d_v : s->d_v;
-    s->heads  = p->heads > 0 && s->heads > 1 ? p->heads : s->heads;
-    s->n_h    = p->n_h > 0 && c->products ? p->n_h : s->n_h;
-    s->seqs   = p->seqs > 0 ? p->seqs : s->seqs;
+    s->d_k = p->d_k > 0 ? p->d_k : s->d_k;
+    s->d_v = p->d_v > 0 ? p->d_v : s->d_v;
+    s->heads = p->heads > 0 && s->heads > 1 ? p->heads : s->heads;
+    s->n_h = p->n_h > 0 && c->products ? p->n_h : s->n_h;
+    s->seqs = p->seqs > 0 ? p->seqs : s->seqs;
     s->layers = p->layers > 0 ? p->layers : s->layers;
 
     if (p->tokens.n == 0) {
@@ -112,12 +112,12 @@ static bool run_shape(const struct op_bench_params * p, const struct bench_case 
     }
 
     struct op_shape goal_shape = c->shape;
-    goal_shape.layers          = s->layers; // the work per layer is the same
+    goal_shape.layers = s->layers; // the work per layer is the same
 
     struct op_result r = {
-        .c     = c,
+        .c = c,
         .shape = *s,
-        .goal  = memcmp(&goal_shape, s, sizeof(*s)) == 0 ? c->goal : 0.0,
+        .goal = memcmp(&goal_shape, s, sizeof(*s)) == 0 ? c->goal : 0.0,
         .flops = c->flops(c, s) * (double) (s->tokens * s->seqs),
     };
     const bool has_stock = op_has_stock(c, s, &r.no_stock);
@@ -129,8 +129,8 @@ static bool run_shape(const struct op_bench_params * p, const struct bench_case 
     // with the reference path, a shorter instance is checked
     if (!has_stock && s->tokens > REFERENCE_TOKENS_MAX) {
         struct op_shape shorter = *s;
-        shorter.tokens          = REFERENCE_TOKENS_MAX;
-        ok                      = op_instance_build(&it, c, &shorter, backend, p->path, err) &&
+        shorter.tokens = REFERENCE_TOKENS_MAX;
+        ok = op_instance_build(&it, c, &shorter, backend, p->path, err) &&
              op_instance_check(&it, &r, err);
         if (ok) {
             op_instance_free(&it);
@@ -141,7 +141,7 @@ static bool run_shape(const struct op_bench_params * p, const struct bench_case 
     }
     if (it.rejected) {
         r.rejected = err->text;
-        ok         = true;
+        ok = true;
     } else if (ok) {
         r.bytes = op_instance_bytes(&it);
     }
@@ -168,7 +168,7 @@ bool op_bench_run(const struct op_bench_params * p, op_bench_progress progress,
     ggml_time_init();
 
     ggml_backend_t backend = ggml_backend_cpu_init();
-    bool           ok      = backend != NULL;
+    bool           ok = backend != NULL;
     if (!ok) {
         error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for ggml's CPU backend");
     }

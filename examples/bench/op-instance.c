@@ -35,14 +35,14 @@ void op_instance_free(struct op_instance * it) {
 // Builds the graph of all layers. As in a model, a layer reuses the memory of the layers before it.
 static bool side_build(struct op_side * side, struct op_instance * it, bool is_stock,
         enum ggml_scan_path path, struct lrnn_error * err) {
-    const struct bench_case * c       = it->c;
-    const struct op_shape *   s       = &it->shape;
+    const struct bench_case * c = it->c;
+    const struct op_shape *   s = &it->shape;
     const size_t              n_nodes = 32 * (size_t) s->layers + 32;
 
-    side->ctx   = ggml_init((struct ggml_init_params) {
-              .mem_size =
+    side->ctx = ggml_init((struct ggml_init_params) {
+            .mem_size =
                     n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_nodes, false),
-              .no_alloc = true,
+            .no_alloc = true,
     });
     side->alloc = ggml_gallocr_new(ggml_backend_get_default_buffer_type(it->backend));
     if (side->ctx == NULL || side->alloc == NULL) {
@@ -53,7 +53,7 @@ static bool side_build(struct op_side * side, struct op_instance * it, bool is_s
 
     for (int64_t l = 0; l < s->layers; ++l) {
         const struct op_build b = { c, s, &it->inputs, side->ctx, side->states[l], path, err };
-        side->output            = is_stock ? c->stock(&b) : c->ours(&b);
+        side->output = is_stock ? c->stock(&b) : c->ours(&b);
         if (side->output.tensor == NULL) {
             it->rejected = true;
             return false;
@@ -81,26 +81,26 @@ static int64_t stock_index(const struct op_instance * it, int64_t i) {
     const int64_t cols = it->shape.d_v;
     const int64_t rows = op_state_size(it->c, &it->shape) / (it->shape.heads * cols);
     const int64_t head = i / (rows * cols);
-    const int64_t row  = i / cols % rows;
-    const int64_t col  = i % cols;
+    const int64_t row = i / cols % rows;
+    const int64_t col = i % cols;
 
     return (head * cols + col) * rows + row;
 }
 
 // Both sides begin with the same states: small and positive numbers, which suit every recurrence.
 static void fill_states(struct op_instance * it) {
-    const int64_t n     = op_state_size(it->c, &it->shape);
-    float *       ours  = program_alloc((size_t) n, sizeof(*ours));
+    const int64_t n = op_state_size(it->c, &it->shape);
+    float *       ours = program_alloc((size_t) n, sizeof(*ours));
     float *       other = program_alloc((size_t) n, sizeof(*other));
-    uint64_t      seed  = 0x853C49E6748FEA9BULL;
+    uint64_t      seed = 0x853C49E6748FEA9BULL;
 
     for (int64_t l = 0; l < it->shape.layers * it->shape.seqs; ++l) {
-        struct ggml_tensor * a      = it->ours.states[l / it->shape.seqs];
-        struct ggml_tensor * b      = it->other.states[l / it->shape.seqs];
+        struct ggml_tensor * a = it->ours.states[l / it->shape.seqs];
+        struct ggml_tensor * b = it->other.states[l / it->shape.seqs];
         const size_t         offset = (size_t) (l % it->shape.seqs) * a->nb[1];
 
         for (int64_t i = 0; i < n; ++i) {
-            ours[i]                   = op_random(&seed, 0.0f, 0.1f);
+            ours[i] = op_random(&seed, 0.0f, 0.1f);
             other[stock_index(it, i)] = ours[i];
         }
         op_floats_set(a, ours, offset, n);
@@ -114,9 +114,9 @@ bool op_instance_build(struct op_instance * it, const struct bench_case * c,
         const struct op_shape * s, ggml_backend_t backend, enum ggml_scan_path path,
         struct lrnn_error * err) {
     memset(it, 0, sizeof(*it));
-    it->c         = c;
-    it->shape     = *s;
-    it->backend   = backend;
+    it->c = c;
+    it->shape = *s;
+    it->backend = backend;
     it->has_stock = op_has_stock(c, s, &it->no_stock);
 
     if (s->d_k % ggml_blck_size(c->type) != 0) {
@@ -126,11 +126,11 @@ bool op_instance_build(struct op_instance * it, const struct bench_case * c,
         it->rejected = true;
         return false;
     }
-    it->inputs.ctx   = ggml_init((struct ggml_init_params) {
-              .mem_size = (OP_INPUTS_MAX + 2 + 2 * (size_t) s->layers) * ggml_tensor_overhead(),
-              .no_alloc = true,
+    it->inputs.ctx = ggml_init((struct ggml_init_params) {
+            .mem_size = (OP_INPUTS_MAX + 2 + 2 * (size_t) s->layers) * ggml_tensor_overhead(),
+            .no_alloc = true,
     });
-    it->ours.states  = program_alloc((size_t) s->layers, sizeof(*it->ours.states));
+    it->ours.states = program_alloc((size_t) s->layers, sizeof(*it->ours.states));
     it->other.states = program_alloc((size_t) s->layers, sizeof(*it->other.states));
     if (it->inputs.ctx == NULL) {
         error_set(err, LRNN_ERROR_NO_MEMORY, "%s: out of memory", c->name);
@@ -192,18 +192,18 @@ static double nmse_value(const struct nmse * e) {
 }
 
 bool op_instance_check(struct op_instance * it, struct op_result * r, struct lrnn_error * err) {
-    const struct op_shape * s       = &it->shape;
+    const struct op_shape * s = &it->shape;
     const int64_t           n_state = op_state_size(it->c, s);
 
     if (!side_compute(&it->ours, it, err) || !side_compute(&it->other, it, err)) {
         return false;
     }
 
-    const struct op_output * a       = &it->ours.output;
-    const struct op_output * b       = &it->other.output;
-    float *                  y_ours  = op_floats_get(a->tensor);
+    const struct op_output * a = &it->ours.output;
+    const struct op_output * b = &it->other.output;
+    float *                  y_ours = op_floats_get(a->tensor);
     float *                  y_other = op_floats_get(b->tensor);
-    float *                  s_ours  = op_floats_get(it->ours.states[s->layers - 1]);
+    float *                  s_ours = op_floats_get(it->ours.states[s->layers - 1]);
     float *                  s_other = op_floats_get(it->other.states[s->layers - 1]);
     struct nmse              output = { 0 }, state = { 0 };
 
@@ -216,11 +216,11 @@ bool op_instance_check(struct op_instance * it, struct op_result * r, struct lrn
     for (int64_t i = 0; i < n_state * s->seqs; ++i) {
         nmse_add(&state, s_ours[i], s_other[i / n_state * n_state + stock_index(it, i % n_state)]);
     }
-    r->checked       = it->has_stock ? "stock" : "reference";
-    r->nmse_output   = nmse_value(&output);
-    r->nmse_state    = nmse_value(&state);
+    r->checked = it->has_stock ? "stock" : "reference";
+    r->nmse_output = nmse_value(&output);
+    r->nmse_state = nmse_value(&state);
     const double max = it->c->nmse_max > 0.0 ? it->c->nmse_max : NMSE_MAX;
-    r->agrees        = r->nmse_output <= max && r->nmse_state <= max;
+    r->agrees = r->nmse_output <= max && r->nmse_state <= max;
     free(y_ours);
     free(y_other);
     free(s_ours);
@@ -260,30 +260,30 @@ static struct op_times summarize(double * times, int64_t n) {
 bool op_instance_time(const struct op_instance * it, const struct op_bench_params * p,
         struct op_result * r, struct lrnn_error * err) {
     const struct op_side * sides[2] = { &it->ours, &it->other };
-    const int              n_sides  = it->has_stock ? 2 : 1;
-    int64_t                n[2]     = { 1, 1 };
+    const int              n_sides = it->has_stock ? 2 : 1;
+    int64_t                n[2] = { 1, 1 };
     double *               times[2] = { NULL, NULL };
-    bool                   ok       = true;
+    bool                   ok = true;
 
     // warm up, and find how many graphs take min_time
     for (int i = 0; ok && i < n_sides; ++i) {
-        times[i]        = program_alloc((size_t) p->repetitions, sizeof(double));
+        times[i] = program_alloc((size_t) p->repetitions, sizeof(double));
         const double us = time_side(sides[i], it, 1, err) * (double) it->shape.layers;
-        n[i]            = (int64_t) fmax(1.0, ceil(p->min_time * 1e6 / fmax(us, 1.0)));
-        ok              = us >= 0.0;
+        n[i] = (int64_t) fmax(1.0, ceil(p->min_time * 1e6 / fmax(us, 1.0)));
+        ok = us >= 0.0;
     }
-    const clock_t start    = clock(); // of all threads, including those that wait for others
+    const clock_t start = clock(); // of all threads, including those that wait for others
     const int64_t start_us = ggml_time_us();
     for (int64_t j = 0; ok && j < p->repetitions; ++j) {
         for (int i = 0; ok && i < n_sides; ++i) {
             times[i][j] = time_side(sides[i], it, n[i], err);
-            ok          = times[i][j] >= 0.0;
+            ok = times[i][j] >= 0.0;
         }
     }
     if (ok) {
-        r->ours  = summarize(times[0], p->repetitions);
+        r->ours = summarize(times[0], p->repetitions);
         r->stock = it->has_stock ? summarize(times[1], p->repetitions) : (struct op_times) { 0 };
-        r->busy  = (double) (clock() - start) / CLOCKS_PER_SEC /
+        r->busy = (double) (clock() - start) / CLOCKS_PER_SEC /
                   (1e-6 * (double) (ggml_time_us() - start_us) * r->threads);
     }
     free(times[0]);
@@ -292,7 +292,7 @@ bool op_instance_time(const struct op_instance * it, const struct op_bench_param
 }
 
 double op_instance_bytes(const struct op_instance * it) {
-    const struct ggml_tensor * op    = it->ours.output.tensor;
+    const struct ggml_tensor * op = it->ours.output.tensor;
     double                     bytes = (double) ggml_nbytes(op);
 
     if (!it->c->keeps_state) {

@@ -98,7 +98,7 @@ static void print_cells(const struct op_results * out, const struct op_result * 
     cells[6][0] = '\0';
     if (r->goal > 0.0) {
         const bool is_met = has_ratio(r) && ratio(r) >= r->goal;
-        const bool color  = terminal_has_color(stdout);
+        const bool color = terminal_has_color(stdout);
         char       goal[24];
         snprintf(goal, sizeof(goal), "%g %s", r->goal, is_met ? "met" : "not");
         snprintf(cells[6], RESULTS_CELL, "%s%-7s%s",
@@ -149,7 +149,7 @@ static void add_note(struct op_results * out, const struct op_result * r) {
         out->noted = *r;
     } else {
         out->noted.nmse_output = worse(out->noted.nmse_output, r->nmse_output);
-        out->noted.nmse_state  = worse(out->noted.nmse_state, r->nmse_state);
+        out->noted.nmse_state = worse(out->noted.nmse_state, r->nmse_state);
     }
 }
 
@@ -170,12 +170,12 @@ static void print_notes(struct op_results * out) {
 //
 
 static void print_fields(struct op_results * out, const struct op_result * r) {
-    const struct machine_point * point   = machine_point(out->machine, r->threads);
-    const struct op_shape *      s       = &r->shape;
-    struct results *             f       = &out->results;
+    const struct machine_point * point = machine_point(out->machine, r->threads);
+    const struct op_shape *      s = &r->shape;
+    struct results *             f = &out->results;
     const bool                   is_json = f->format == RESULTS_JSON;
     const bool                   checked = r->rejected == NULL;
-    const struct peak            peak    = point != NULL ? peak_of(r, point) : (struct peak) { 0 };
+    const struct peak            peak = point != NULL ? peak_of(r, point) : (struct peak) { 0 };
 
     results_row_begin(f);
     if (!is_json) { // every row is complete in itself; in JSON the machine comes first

@@ -117,7 +117,7 @@ double int8_loop(int64_t n) {
 double bf16_loop(int64_t n) {
 #if defined(__AVX512BF16__)
     volatile float source = 0.001f;
-    const __m512bh y      = _mm512_cvtne2ps_pbh(_mm512_set1_ps(source), _mm512_set1_ps(source));
+    const __m512bh y = _mm512_cvtne2ps_pbh(_mm512_set1_ps(source), _mm512_set1_ps(source));
 
 #    define DECLARE_BF16(i) __m512 x##i = _mm512_set1_ps((float) (i + 1));
     CHAINS(DECLARE_BF16)

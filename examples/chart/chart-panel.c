@@ -11,11 +11,11 @@
 
 enum { MAX_NAME_CHARS = CHART_LABEL_CHARS, MAX_EXITS = 4 };
 
-static const double HEAD_HEIGHT   = 36.0; // title and labels of marks
-static const double TICK_HEIGHT   = 24.0; // numbers of the x axis
-static const double NAME_HEIGHT   = 20.0; // label of the x axis
-static const double SPACE_BELOW   = 14.0;
-static const double SWATCH_WIDTH  = 26.0; // sample of the line before its name
+static const double HEAD_HEIGHT = 36.0; // title and labels of marks
+static const double TICK_HEIGHT = 24.0; // numbers of the x axis
+static const double NAME_HEIGHT = 20.0; // label of the x axis
+static const double SPACE_BELOW = 14.0;
+static const double SWATCH_WIDTH = 26.0; // sample of the line before its name
 static const double LABEL_SPACING = 15.0;
 
 //
@@ -38,8 +38,8 @@ void chart_label(const char * name, char * out, size_t size) {
     }
     const int head = MAX_NAME_CHARS / 2 - 1;
     const int tail = MAX_NAME_CHARS - head - 1;
-    size_t    w    = 0;
-    int       at   = -1;
+    size_t    w = 0;
+    int       at = -1;
     for (const char * p = name; *p != '\0'; ++p) {
         at += ((unsigned char) *p & 0xc0) != 0x80;
         if (at == head && ((unsigned char) *p & 0xc0) != 0x80) {
@@ -54,7 +54,7 @@ void chart_label(const char * name, char * out, size_t size) {
 
 // Characters of a shortened name; an ellipsis is as wide as two.
 static int label_chars(const char * text) {
-    const int n     = count_chars(text);
+    const int n = count_chars(text);
     int       chars = n < MAX_NAME_CHARS ? n : MAX_NAME_CHARS;
     for (const char * p = text; (p = strstr(p, "\xe2\x80\xa6")) != NULL; ++p) {
         chars++;
@@ -63,12 +63,12 @@ static int label_chars(const char * text) {
 }
 
 double panel_label_width(const struct chart_panel * p) {
-    const char * zero    = p->zero_label != NULL ? p->zero_label : p->zero;
+    const char * zero = p->zero_label != NULL ? p->zero_label : p->zero;
     int          longest = zero != NULL ? label_chars(zero) : 0;
     for (int i = 0; i < p->n_series; ++i) {
         const struct chart_series * s = &p->series[i];
         const int                   n = label_chars(s->label != NULL ? s->label : s->name);
-        longest                       = n > longest ? n : longest;
+        longest = n > longest ? n : longest;
     }
     return SWATCH_WIDTH + 12.0 + CHART_CHAR_WIDTH * longest;
 }
@@ -105,10 +105,10 @@ static void write_number(FILE * out, double v, double step) {
 
 static void write_y_axis(
         FILE * out, const struct axis * x, const struct axis * y, const char * label) {
-    const double mid   = 0.5 * (y->from + y->to);
+    const double mid = 0.5 * (y->from + y->to);
     const double first = ceil(y->lo / y->step - 1e-9) * y->step;
     for (int i = 0; first + i * y->step <= y->hi + 1e-9 * y->step; ++i) {
-        const double v  = first + i * y->step;
+        const double v = first + i * y->step;
         const double at = axis_coordinate(y, v);
         fprintf(out, "<path class=\"lc-thin lc-grid\" d=\"M%.1f %.1fH%.1f\"/>", x->from, at, x->to);
         fprintf(out, "<text class=\"lc-faint\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">",
@@ -154,7 +154,7 @@ static void write_x_axis(
             x->to);
     if (x->scale == CHART_LOG2) {
         const int first = (int) ceil(log2(x->lo) - 1e-9);
-        const int last  = (int) floor(log2(x->hi) + 1e-9);
+        const int last = (int) floor(log2(x->hi) + 1e-9);
         int       every = 1;
         while ((last - first) / every * 38.0 > width) {
             every++;
@@ -164,8 +164,8 @@ static void write_x_axis(
                     (last - k) % every == 0); // the last tick has a label
         }
     } else {
-        const double span      = x->hi - x->lo;
-        double       step      = pow(10.0, floor(log10(span)));
+        const double span = x->hi - x->lo;
+        double       step = pow(10.0, floor(log10(span)));
         const bool   is_length = x->lo >= 0.0 && span >= 2048.0; // tokens: ticks at powers of two
         if (is_length) {
             step = exp2(floor(log2(span)));
@@ -288,10 +288,10 @@ static void write_markers(
 static double farthest(
         const struct chart_series * s, const struct axis * y, bool is_top, int * at) {
     double most = 0.0;
-    *at         = -1;
+    *at = -1;
     for (int i = 0; i < s->n; ++i) {
         if (isfinite(s->y[i]) && (is_top ? s->y[i] > y->hi : s->y[i] < y->lo)) {
-            *at  = *at < 0 ? i : *at;
+            *at = *at < 0 ? i : *at;
             most = fabs(s->y[i]) > fabs(most) ? s->y[i] : most;
         }
     }
@@ -318,10 +318,10 @@ static bool write_exit(const struct chart_panel * p, int series, FILE * out, con
     if (at < 0) {
         return false;
     }
-    const double cx      = axis_coordinate(x, s->x[at]);
+    const double cx = axis_coordinate(x, s->x[at]);
     const bool   to_left = cx + 80.0 > x->to;
-    const double edge    = is_top ? y->to + 1.0 : y->from - 1.0;
-    const double cy      = is_top ? y->to + 12.0 + 15.0 * row : y->from - 5.0 - 15.0 * row;
+    const double edge = is_top ? y->to + 1.0 : y->from - 1.0;
+    const double cy = is_top ? y->to + 12.0 + 15.0 * row : y->from - 5.0 - 15.0 * row;
     fprintf(out, "<path class=\"lc-f%d\" d=\"M%.1f %.1fl5 %dh-10Z\"/>", s->color % CHART_COLORS, cx,
             edge, is_top ? 9 : -9);
     if (!is_far(p, series, y, is_top)) {
@@ -361,13 +361,13 @@ static void spread_labels(struct label * labels, int n, double top, double botto
         int start = first, end = first + 1;
         for (bool moved = true; moved;) {
             double middle = 0.0;
-            moved         = false;
+            moved = false;
             for (int i = start; i < end; ++i) {
                 middle += labels[i].want / (end - start);
             }
             double y = middle - 0.5 * (end - start - 1) * LABEL_SPACING;
-            y        = fmin(y, bottom - (end - start - 1) * LABEL_SPACING);
-            y        = fmax(y, top);
+            y = fmin(y, bottom - (end - start - 1) * LABEL_SPACING);
+            y = fmax(y, top);
             for (int i = start; i < end; ++i) {
                 labels[i].at = y + (i - start) * LABEL_SPACING;
             }
@@ -390,7 +390,7 @@ static void spread_labels(struct label * labels, int n, double top, double botto
 // Draws a thin connecting line, a sample of the line, and its name.
 static void write_label(
         const struct chart_panel * p, FILE * out, const struct label * l, const struct axis * x) {
-    const struct chart_series * s    = l->series >= 0 ? &p->series[l->series] : NULL;
+    const struct chart_series * s = l->series >= 0 ? &p->series[l->series] : NULL;
     const char *                full = s != NULL ? s->name : p->zero;
     const double                from = x->to + 10.0;
     char                        name[4 * MAX_NAME_CHARS + 8], class[24] = "lc-mark";
@@ -421,9 +421,9 @@ static void write_label(
 static void write_labels(
         const struct chart_panel * p, FILE * out, const struct axis * x, const struct axis * y) {
     struct label * labels = calloc((size_t) p->n_series + 2, sizeof(*labels));
-    int            n      = 0;
+    int            n = 0;
     for (int i = 0; i < p->n_series && labels != NULL; ++i) {
-        const struct chart_series * s    = &p->series[i];
+        const struct chart_series * s = &p->series[i];
         int                         last = s->n - 1;
         while (last >= 0 && !isfinite(s->y[last])) {
             last--;
@@ -450,7 +450,7 @@ static void write_labels(
 static void write_marks(
         const struct chart_panel * p, FILE * out, const struct axis * x, const struct axis * y) {
     double last_end = -INFINITY;
-    int    row      = 0;
+    int    row = 0;
     for (int i = 0; i < p->n_marks; ++i) {
         const struct chart_mark * m = &p->marks[i];
         if (!(m->x >= x->lo && m->x <= x->hi)) {
@@ -463,9 +463,9 @@ static void write_marks(
                 at, y->from, y->to - 4.0);
         if (m->label != NULL) {
             const double half = 0.5 * 5.9 * count_chars(m->label);
-            double       mid  = fmax(x->from + half, fmin(x->to - half, at));
+            double       mid = fmax(x->from + half, fmin(x->to - half, at));
             // a label that would touch the previous one goes above it
-            row      = mid - half < last_end + 6.0 ? row + 1 : 0;
+            row = mid - half < last_end + 6.0 ? row + 1 : 0;
             last_end = mid + half;
             fprintf(out,
                     "<text class=\"lc-ink lc-small\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">",
@@ -498,7 +498,7 @@ void panel_write(const struct chart_panel * p, FILE * out, double x0, double y0,
     }
 
     // an inner <svg> with the same coordinates clips the lines
-    const double top    = y.to - (y.cut_hi ? 0.0 : 4.0);
+    const double top = y.to - (y.cut_hi ? 0.0 : 4.0);
     const double height = y.from + (y.cut_lo ? 0.0 : 4.0) - top;
     fprintf(out,
             "<svg x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" viewBox=\"%.1f %.1f %.1f "

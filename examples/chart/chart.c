@@ -15,8 +15,8 @@
 // faint on paper; for dark screens the same hues, lighter.
 static const char * const COLORS_LIGHT[CHART_COLORS] = { "#0072b2", "#d55e00", "#009e73", "#a8558a",
     "#3a9bd8", "#b87a00", "#555555" };
-static const char * const COLORS_DARK[CHART_COLORS]  = { "#5ab4ef", "#ff8a3d", "#2fd0a3", "#e39cc6",
-     "#9ad4fb", "#f5b942", "#bbbbbb" };
+static const char * const COLORS_DARK[CHART_COLORS] = { "#5ab4ef", "#ff8a3d", "#2fd0a3", "#e39cc6",
+    "#9ad4fb", "#f5b942", "#bbbbbb" };
 
 static void write_theme(FILE * out, const char * const * colors, const char * paper,
         const char * ink, const char * faint, const char * grid) {
@@ -70,17 +70,17 @@ const char * chart_power(double x, char buf[16]) {
 
 double axis_coordinate(const struct axis * a, double value) {
     const bool   is_log = a->scale == CHART_LOG2;
-    const double v      = is_log ? log2(value) : value;
-    const double lo     = is_log ? log2(a->lo) : a->lo;
-    const double hi     = is_log ? log2(a->hi) : a->hi;
+    const double v = is_log ? log2(value) : value;
+    const double lo = is_log ? log2(a->lo) : a->lo;
+    const double hi = is_log ? log2(a->hi) : a->hi;
     return a->from + (v - lo) / (hi - lo) * (a->to - a->from);
 }
 
 // 1, 2 or 5 times a power of ten, for about n steps.
 static double nice_step(double span, int n) {
-    const double raw   = span / n;
+    const double raw = span / n;
     const double power = pow(10.0, floor(log10(raw)));
-    const double m     = raw / power;
+    const double m = raw / power;
     return power * (m <= 1.0 ? 1.0 : m <= 2.0 ? 2.0 : m <= 5.0 ? 5.0 : 10.0);
 }
 
@@ -109,8 +109,8 @@ void axis_x(const struct chart_panel * p, struct axis * a) {
         hi = isfinite(hi) ? (p->x_scale == CHART_LOG2 ? hi * 2.0 : hi + 1.0) : 2.0;
     }
     a->scale = p->x_scale;
-    a->lo    = lo;
-    a->hi    = hi;
+    a->lo = lo;
+    a->hi = hi;
 }
 
 // Spans the lines. Bands widen it by at most half, so that one uncertain point does not flatten the
@@ -142,17 +142,17 @@ void axis_y(const struct chart_panel * p, struct axis * a) {
         lo -= half;
         hi += half;
     }
-    const double room    = 0.5 * (hi - lo);
+    const double room = 0.5 * (hi - lo);
     const bool   may_cut = p->y_min != 0.0 || p->y_max != 0.0;
-    a->cut_lo            = may_cut && lo < p->y_min;
-    a->cut_hi            = may_cut && hi > p->y_max;
-    lo                   = a->cut_lo ? p->y_min : band_lo < lo ? fmax(band_lo, lo - room) : lo;
-    hi                   = a->cut_hi ? p->y_max : band_hi > hi ? fmin(band_hi, hi + room) : hi;
+    a->cut_lo = may_cut && lo < p->y_min;
+    a->cut_hi = may_cut && hi > p->y_max;
+    lo = a->cut_lo ? p->y_min : band_lo < lo ? fmax(band_lo, lo - room) : lo;
+    hi = a->cut_hi ? p->y_max : band_hi > hi ? fmin(band_hi, hi + room) : hi;
 
     a->scale = CHART_LINEAR;
-    a->step  = nice_step(hi - lo, panel_axes_height(p) > 200.0 ? 6 : 4);
-    a->lo    = a->cut_lo ? lo : floor(lo / a->step + 1e-9) * a->step;
-    a->hi    = a->cut_hi ? hi : ceil(hi / a->step - 1e-9) * a->step;
+    a->step = nice_step(hi - lo, panel_axes_height(p) > 200.0 ? 6 : 4);
+    a->lo = a->cut_lo ? lo : floor(lo / a->step + 1e-9) * a->step;
+    a->hi = a->cut_hi ? hi : ceil(hi / a->step - 1e-9) * a->step;
 }
 
 //
@@ -226,12 +226,12 @@ static void write_content(const struct chart * c, FILE * out, double width, doub
 }
 
 static bool write_chart(const struct chart * c, FILE * out, bool is_file) {
-    struct margins m       = { .left = CHART_Y_LABEL + 12.0, .right = 16.0 };
-    const int      across  = c->n_stacks < c->n_across ? c->n_stacks : c->n_across;
-    const int      n_rows  = across > 0 ? (c->n_stacks + across - 1) / across : 0;
+    struct margins m = { .left = CHART_Y_LABEL + 12.0, .right = 16.0 };
+    const int      across = c->n_stacks < c->n_across ? c->n_stacks : c->n_across;
+    const int      n_rows = across > 0 ? (c->n_stacks + across - 1) / across : 0;
     double *       heights = calloc((size_t) n_rows + 1, sizeof(*heights));
-    struct chart   chart   = *c;
-    double         total   = 0.0;
+    struct chart   chart = *c;
+    double         total = 0.0;
 
     if (heights == NULL) {
         return false;
@@ -240,7 +240,7 @@ static bool write_chart(const struct chart * c, FILE * out, bool is_file) {
     for (int b = 0; b < c->n_stacks; ++b) {
         for (int i = 0; i < c->stacks[b].n_panels; ++i) {
             const double right = panel_label_width(&c->stacks[b].panels[i]);
-            m.right            = right > m.right ? right : m.right;
+            m.right = right > m.right ? right : m.right;
         }
     }
     const double width = 2.0 * CHART_PAD + across * (m.left + c->panel_width + m.right) +

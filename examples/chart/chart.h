@@ -19,8 +19,8 @@ enum chart_kind {
 
 enum {
     CHART_LABEL_CHARS = 30, // of a name; longer ones are shortened
-    CHART_COLORS      = 7,
-    CHART_DASHES      = 8, // 0: solid
+    CHART_COLORS = 7,
+    CHART_DASHES = 8, // 0: solid
 };
 
 struct chart_series {

@@ -13,9 +13,9 @@ static bool is_xml(uint32_t cp) {
 void markup_text(FILE * out, const char * text) {
     const char * end = text + strlen(text);
     for (const char * p = text; p < end;) {
-        uint32_t  cp  = 0;
+        uint32_t  cp = 0;
         int       bad = 1;
-        const int n   = utf8_decode(p, end, &cp, &bad);
+        const int n = utf8_decode(p, end, &cp, &bad);
         if (n == 0 || !is_xml(cp)) {
             fputs(UTF8_REPLACEMENT, out);
         } else if (cp == '&') {

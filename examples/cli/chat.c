@@ -50,7 +50,7 @@ struct chat {
 // Bytes of stored states: half a gigabyte, but enough for one.
 static size_t store_size(const struct lrnn_model_info * info, int64_t n_cache) {
     const int64_t least = 512 << 20;
-    const int64_t one   = info->state_bytes + 2 * info->cache_bytes * n_cache; // in F32
+    const int64_t one = info->state_bytes + 2 * info->cache_bytes * n_cache; // in F32
     return (size_t) (2 * one > least ? 2 * one : least);
 }
 
@@ -58,8 +58,8 @@ static size_t store_size(const struct lrnn_model_info * info, int64_t n_cache) {
 static bool restore(
         struct chat * chat, const int32_t * tokens, int64_t n, struct lrnn_error * err) {
     const bool    is_live = token_list_begins(&chat->live, tokens, n - 1);
-    const int64_t n_live  = is_live ? chat->live.n : 0;
-    const void *  data    = NULL;
+    const int64_t n_live = is_live ? chat->live.n : 0;
+    const void *  data = NULL;
     const int64_t longest = prefix_tree_find(chat->store, tokens, n - 1, 0, &data);
     if (longest > n_live) {
         token_list_set(&chat->live, tokens, longest);
@@ -129,17 +129,17 @@ static bool feed(struct chat * chat, const int32_t * tokens, int64_t n, int64_t 
 // The text of generated tokens, without the white space before it. The caller frees it.
 static char * text_of(const struct lrnn_model * model, const struct token_list * tokens,
         const char ** text, size_t * size) {
-    struct lrnn_decoder * d   = lrnn_decoder_new(model, true, NULL);
+    struct lrnn_decoder * d = lrnn_decoder_new(model, true, NULL);
     struct buffer         out = { 0 };
-    bool                  ok  = d != NULL;
-    size_t                n   = 0;
+    bool                  ok = d != NULL;
+    size_t                n = 0;
     for (int64_t i = 0; ok && i < tokens->n; ++i) {
         const char * part = lrnn_decoder_push(d, tokens->ids[i], &n);
-        ok                = buffer_append(&out, part, n);
+        ok = buffer_append(&out, part, n);
     }
     if (ok) {
         const char * part = lrnn_decoder_end(d, &n);
-        ok                = buffer_append(&out, part, n);
+        ok = buffer_append(&out, part, n);
     }
     lrnn_decoder_free(d);
     *text = ok && out.data != NULL ? out.data : "";
@@ -163,20 +163,20 @@ static void generate(struct chat * chat) {
     thinking_begin(&printer, chat->format, chat->is_styled,
             lrnn_chat_begins_thinking(chat->format, chat->options->no_thinking));
     output_begin(&out, OUTPUT_TEXT, g->model, true, NULL);
-    out.write      = thinking_write;
+    out.write = thinking_write;
     out.write_user = &printer;
-    chat->finish   = generator_write(g, &out, &made);
+    chat->finish = generator_write(g, &out, &made);
     output_end(&out, false);
     thinking_end(&printer);
     putchar('\n');
     fflush(stdout);
     chat->write_error = out.error;
-    char * data       = text_of(g->model, &made, &text, &size);
+    char * data = text_of(g->model, &made, &text, &size);
     conversation_add(&chat->conversation, "assistant", text, size, &made);
     free(data);
     token_list_add(&chat->live, made.ids, made.n);
     const int64_t length = lrnn_seq_length(g->session, 0);
-    chat->live.n         = length < chat->live.n ? length : chat->live.n;
+    chat->live.n = length < chat->live.n ? length : chat->live.n;
     token_list_free(&made);
 }
 
@@ -189,16 +189,16 @@ static void report(struct chat * chat) {
         case LRNN_ERROR_BAD_INPUT: program_say("%s; " GENERATOR_MORE_CACHE, err->text); return;
         default:
             chat->is_over = true;
-            chat->code    = program_error(err);
+            chat->code = program_error(err);
             return;
     }
     if (chat->write_error != 0) {
         clearerr(stdout);
         chat->is_over = true;
-        chat->code    = chat->write_error == EPIPE
-                                ? EXIT_CODE_OK
-                                : program_fail(EXIT_CODE_SYSTEM, "cannot write to stdout: %s",
-                                          strerror(chat->write_error));
+        chat->code = chat->write_error == EPIPE
+                             ? EXIT_CODE_OK
+                             : program_fail(EXIT_CODE_SYSTEM, "cannot write to stdout: %s",
+                                       strerror(chat->write_error));
     } else if (chat->finish == LRNN_FINISH_CACHE) {
         program_say("the attention cache is full; " GENERATOR_MORE_CACHE);
     }
@@ -232,7 +232,7 @@ static void answer(struct chat * chat, const char * text, size_t size) {
 
 // After a command that goes elsewhere in a dialog: how far the conversation is.
 static void say_where(const struct chat * chat) {
-    const struct conversation * c           = &chat->conversation;
+    const struct conversation * c = &chat->conversation;
     const int64_t               n_questions = (c->n - conversation_has_system(c)) / 2;
     if (chat->is_dialog && !chat->g->quiet) {
         fprintf(stderr, "(%" PRId64 " question%s so far)\n", n_questions,
@@ -262,7 +262,7 @@ static void restore_state(struct chat * chat) {
 }
 
 static void undo(struct chat * chat, const char * text) {
-    struct conversation * c        = &chat->conversation;
+    struct conversation * c = &chat->conversation;
     const bool            has_turn = c->n >= 2 + conversation_has_system(c);
 
     (void) text;
@@ -287,10 +287,10 @@ static void fork_branch(struct chat * chat, const char * name) {
     struct branch * b = find_branch(chat, name);
 
     if (b == NULL) {
-        b       = program_alloc(1, sizeof(*b));
+        b = program_alloc(1, sizeof(*b));
         b->name = program_alloc(strlen(name) + 1, 1);
         memcpy(b->name, name, strlen(name));
-        b->next        = chat->branches;
+        b->next = chat->branches;
         chat->branches = b;
     }
     conversation_copy(&b->conversation, &chat->conversation);
@@ -349,8 +349,8 @@ static bool read_old(const struct chat * chat, const char * path, const struct s
 }
 
 static bool load(struct chat * chat, const char * path, struct lrnn_error * err) {
-    struct generator *  g      = chat->g;
-    struct conversation c      = { 0 };
+    struct generator *  g = chat->g;
+    struct conversation c = { 0 };
     struct token_list   tokens = { 0 };
     struct state_file   f;
     if (!state_file_read(&f, path, &g->info, g->session, err)) {
@@ -359,7 +359,7 @@ static bool load(struct chat * chat, const char * path, struct lrnn_error * err)
     bool ok = true;
     if (f.text.n > 0 && f.tokens != NULL) {
         const struct slice text = { f.text.data, f.text.n };
-        ok                      = conversation_read(&c, NULL, g->info.n_vocab, text, path, err);
+        ok = conversation_read(&c, NULL, g->info.n_vocab, text, path, err);
         token_list_set(&tokens, f.tokens, f.n_tokens);
     } else {
         ok = read_old(chat, path, &f, &c, &tokens, err);
@@ -435,7 +435,7 @@ static void help(struct chat * chat, const char * text) {
 
 static void command(struct chat * chat, const char * line) {
     char         word[16] = "";
-    const size_t n        = strcspn(line, " \t");
+    const size_t n = strcspn(line, " \t");
     const char * argument = line + n + strspn(line + n, " \t");
 
     snprintf(word, sizeof(word), "%.*s", (int) (n < sizeof(word) ? n : sizeof(word) - 1), line);
@@ -494,7 +494,7 @@ static void run_on_terminal(struct chat * chat) {
         if (status == LINE_CUT) {
             program_say(LINE_INPUT_CUT, LINE_INPUT_MAX);
         } else if (status == LINE_MEMORY) {
-            chat->code    = program_fail(EXIT_CODE_SYSTEM, "out of memory for a line");
+            chat->code = program_fail(EXIT_CODE_SYSTEM, "out of memory for a line");
             chat->is_over = true;
         } else if (status == LINE_OK) {
             take_line(chat, text, size);
@@ -521,7 +521,7 @@ static void run_on_pipe(struct chat * chat) {
         const size_t size = (size_t) n - (n > 0 && line[n - 1] == '\n');
         take_line(chat, line, size);
         if (interrupt_seen()) {
-            chat->code    = EXIT_CODE_STOPPED;
+            chat->code = EXIT_CODE_STOPPED;
             chat->is_over = true;
         }
     }
@@ -533,12 +533,12 @@ enum exit_code chat_run(const struct chat_options * options, struct generator * 
     struct lrnn_error err;
 
     chat.is_styled = terminal_is_smart(stdout);
-    chat.store     = prefix_tree_new(store_size(&g->info, options->n_cache));
+    chat.store = prefix_tree_new(store_size(&g->info, options->n_cache));
     if (chat.store == NULL) {
         return program_fail(EXIT_CODE_SYSTEM, "out of memory for the states of the chat");
     }
     if (options->load != NULL && !load(&chat, options->load, &err)) {
-        chat.code    = program_error(&err);
+        chat.code = program_error(&err);
         chat.is_over = true;
     }
     if (options->system != NULL) {

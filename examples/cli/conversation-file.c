@@ -19,7 +19,7 @@ bool conversation_write(
         const struct conversation * c, struct buffer * text, struct lrnn_error * err) {
     char * data = NULL;
     size_t size = 0;
-    FILE * out  = open_memstream(&data, &size);
+    FILE * out = open_memstream(&data, &size);
     if (out == NULL) {
         return error_no_memory(err, "the messages");
     }
@@ -50,7 +50,7 @@ static bool read_tokens(struct json_value array, int64_t n_vocab, struct token_l
     out->n = 0;
     while (json_array_next(&array, &item)) {
         char   text[16] = "";
-        char * end      = text;
+        char * end = text;
         if (item.kind == JSON_NUMBER && item.size < sizeof(text)) {
             memcpy(text, item.data, item.size);
         }
@@ -68,14 +68,14 @@ static bool read_tokens(struct json_value array, int64_t n_vocab, struct token_l
 static bool read_message(struct conversation * c, struct json_value message, int64_t n_vocab,
         struct lrnn_error * err) {
     static const char * const roles[] = { "system", "user", "assistant" };
-    static const char * const keys[]  = { "role", "content", "tokens" };
+    static const char * const keys[] = { "role", "content", "tokens" };
     struct json_path          paths[3];
     struct json_value         v[3];
     struct json_error         error;
     struct buffer             content = { 0 };
-    struct token_list         tokens  = { 0 };
-    int64_t                   n_lone  = 0;
-    size_t                    role    = 0;
+    struct token_list         tokens = { 0 };
+    int64_t                   n_lone = 0;
+    size_t                    role = 0;
 
     for (int i = 0; i < 3; ++i) {
         json_path_parse(keys[i], strlen(keys[i]), &paths[i]);

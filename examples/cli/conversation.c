@@ -8,7 +8,7 @@
 static struct lrnn_message make_message(const char * role, const char * content, size_t size,
         const int32_t * tokens, int64_t n_tokens) {
     char *    text = program_alloc(size + 1, 1);
-    int32_t * ids  = tokens != NULL ? program_alloc((size_t) n_tokens + 1, sizeof(*ids)) : NULL;
+    int32_t * ids = tokens != NULL ? program_alloc((size_t) n_tokens + 1, sizeof(*ids)) : NULL;
     memcpy(text, content, size);
     if (n_tokens > 0) {
         memcpy(ids, tokens, (size_t) n_tokens * sizeof(*ids));
@@ -37,7 +37,7 @@ static void insert(struct conversation * c, int64_t at, struct lrnn_message m) {
         }
         free(c->messages);
         c->messages = more;
-        c->room     = room;
+        c->room = room;
     }
     memmove(c->messages + at + 1, c->messages + at, (size_t) (c->n - at) * sizeof(m));
     c->messages[at] = m;
@@ -47,7 +47,7 @@ static void insert(struct conversation * c, int64_t at, struct lrnn_message m) {
 void conversation_add(struct conversation * c, const char * role, const char * content, size_t size,
         const struct token_list * tokens) {
     static const int32_t none = 0;
-    const int32_t *      ids  = tokens == NULL ? NULL : tokens->n > 0 ? tokens->ids : &none;
+    const int32_t *      ids = tokens == NULL ? NULL : tokens->n > 0 ? tokens->ids : &none;
     insert(c, c->n, make_message(role, content, size, ids, tokens != NULL ? tokens->n : 0));
 }
 

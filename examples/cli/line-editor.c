@@ -43,7 +43,7 @@ struct line_editor * line_editor_new(void) {
     }
     set_utf8();
     editor->history = history_init();
-    editor->el      = el_init("lrnn-cli", stdin, stdout, stderr);
+    editor->el = el_init("lrnn-cli", stdin, stdout, stderr);
     if (editor->history == NULL || editor->el == NULL) {
         line_editor_free(editor);
         return NULL;

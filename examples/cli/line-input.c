@@ -35,7 +35,7 @@ void line_input_free(struct line_input * input) {
 bool line_input_is_cut(const char * text, size_t size) {
     for (size_t at = 0; at < size;) {
         const char * end = memchr(text + at, '\n', size - at);
-        const size_t n   = end != NULL ? (size_t) (end - text) - at : size - at;
+        const size_t n = end != NULL ? (size_t) (end - text) - at : size - at;
         if (n >= LINE_INPUT_MAX) {
             return true;
         }
@@ -76,7 +76,7 @@ static bool append(struct line_input * input, size_t at, const char * line, size
         if (text == NULL) {
             return false;
         }
-        input->text      = text;
+        input->text = text;
         input->text_room = room;
     }
     memcpy(input->text + at, line, size);

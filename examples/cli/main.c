@@ -27,9 +27,9 @@
 
 enum {
     SEED_RANDOM = -1, // a new seed for each run
-    SEED_UNSET  = -2, // that of the loaded state, or a new one
+    SEED_UNSET = -2,  // that of the loaded state, or a new one
 
-    PREDICT_UNSET   = -2,
+    PREDICT_UNSET = -2,
     PREDICT_DEFAULT = 128,
 };
 
@@ -120,10 +120,10 @@ static bool make_prompt(const struct args * args, const struct generator * g, co
 static enum exit_code continue_text(
         const struct args * args, struct generator * g, const char * text, size_t size) {
     const bool               follows = lrnn_seq_length(g->session, 0) > 0 || size > 0;
-    const enum output_format format  = args->jsonl ? OUTPUT_JSONL
-                                       : args->ids ? OUTPUT_IDS
-                                                   : OUTPUT_TEXT;
-    int32_t *                tokens  = NULL;
+    const enum output_format format = args->jsonl ? OUTPUT_JSONL
+                                      : args->ids ? OUTPUT_IDS
+                                                  : OUTPUT_TEXT;
+    int32_t *                tokens = NULL;
     int64_t                  n_tokens;
     struct output            out;
     struct lrnn_error        err;
@@ -161,7 +161,7 @@ static enum exit_code continue_text(
     "the generation, Ctrl-D ends."
 
 static const char GREETING_TEXT[] = "Each line continues the text" GREETING_END;
-static const char GREETING_IDS[]  = "Each line of token ids continues the sequence" GREETING_END;
+static const char GREETING_IDS[] = "Each line of token ids continues the sequence" GREETING_END;
 
 // After most errors the user can enter another line.
 static bool is_over(enum exit_code code, const struct generator * g) {
@@ -170,7 +170,7 @@ static bool is_over(enum exit_code code, const struct generator * g) {
 
 static enum exit_code converse(const struct args * args, struct generator * g) {
     struct line_input * input = line_input_new();
-    enum exit_code      code  = EXIT_CODE_OK;
+    enum exit_code      code = EXIT_CODE_OK;
     enum line_status    status;
     bool                is_final; // SIGTERM or SIGHUP while waiting for a line
     const char *        text;
@@ -181,7 +181,7 @@ static enum exit_code converse(const struct args * args, struct generator * g) {
     }
     do {
         interrupt_listen_dialog(true);
-        status   = input != NULL ? line_input_read(input, &text, &size) : LINE_MEMORY;
+        status = input != NULL ? line_input_read(input, &text, &size) : LINE_MEMORY;
         is_final = interrupt_is_final();
         interrupt_listen_dialog(false);
         if (status == LINE_CUT) {
@@ -220,11 +220,11 @@ static bool generation_params(const struct args * args, const struct lrnn_chat *
     };
     *p = (struct lrnn_generation_params) {
         .sampler = { .seed = (uint64_t) args->seed },
-        .stops   = args->stops.v,
+        .stops = args->stops.v,
         .n_stops = args->stops.n,
         .n_draft = (int32_t) args->draft_lookup,
-        .chat    = chat,
-        .keep    = args->input == INPUT_LINES || args->chat || args->state_save != NULL,
+        .chat = chat,
+        .keep = args->input == INPUT_LINES || args->chat || args->state_save != NULL,
     };
     for (size_t i = 0; i < sizeof(sampling) / sizeof(sampling[0]); ++i) {
         if (!lrnn_sampler_set(&p->sampler, sampling[i].option, sampling[i].value, err)) {
@@ -247,12 +247,12 @@ static bool prepare(struct args * args, struct generator * g, const struct lrnn_
     struct lrnn_generation_params p;
     struct lrnn_session_params    params = device_session_params(&args->device);
     params.n_rewind = args->draft_lookup > 0 ? (int32_t) args->draft_lookup + 1 : 0;
-    params.n_batch  = (int32_t) args->batch;
-    params.n_cache  = (int32_t) args->cache;
+    params.n_batch = (int32_t) args->batch;
+    params.n_cache = (int32_t) args->cache;
     if (!generation_params(args, chat, &p, err)) {
         return false;
     }
-    g->session    = lrnn_session_new(g->model, &params, err);
+    g->session = lrnn_session_new(g->model, &params, err);
     g->generation = g->session != NULL ? lrnn_generation_new(g->session, 0, &p, err) : NULL;
     if (g->generation == NULL || args->state_load == NULL || args->chat) {
         return g->generation != NULL;
@@ -328,7 +328,7 @@ static bool check_args(const struct args * args, struct lrnn_error * err) {
 // Checks --state-save now rather than after an hour of generation. The state that was loaded may be
 // replaced.
 static enum exit_code check_state_save(const struct args * args) {
-    const char * const prompt   = args->file == NULL && args->prompt == NULL ? "-" : args->file;
+    const char * const prompt = args->file == NULL && args->prompt == NULL ? "-" : args->file;
     const char * const inputs[] = { args->model, prompt };
     struct lrnn_error  err;
 
@@ -346,15 +346,15 @@ static enum exit_code check_state_save(const struct args * args) {
 static enum exit_code run_chat(const struct args * args, struct generator * g,
         const struct lrnn_chat * format, const char * text, size_t size) {
     const struct chat_options options = {
-        .format      = format,
-        .system      = args->system,
-        .prompt      = text,
+        .format = format,
+        .system = args->system,
+        .prompt = text,
         .prompt_size = size,
-        .load        = args->state_load,
-        .save        = args->state_save,
-        .max_tokens  = args->max_tokens,
+        .load = args->state_load,
+        .save = args->state_save,
+        .max_tokens = args->max_tokens,
         .no_thinking = args->no_thinking,
-        .n_cache     = args->cache,
+        .n_cache = args->cache,
     };
     return chat_run(&options, g);
 }
@@ -405,12 +405,12 @@ static enum exit_code run_model(
 }
 
 static enum exit_code run(void * user) {
-    struct args *     args     = user;
+    struct args *     args = user;
     const bool        is_alone = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
-    struct generator  g        = { .n_batch = args->batch, .quiet = args->quiet };
-    char *            read     = NULL;
-    const char *      text     = args->prompt;
-    size_t            size     = text != NULL ? strlen(text) : 0;
+    struct generator  g = { .n_batch = args->batch, .quiet = args->quiet };
+    char *            read = NULL;
+    const char *      text = args->prompt;
+    size_t            size = text != NULL ? strlen(text) : 0;
     bool              is_typed = false; // the prompt is already on the terminal
     struct lrnn_error err;
 
@@ -422,9 +422,9 @@ static enum exit_code run(void * user) {
         return code;
     }
     args->greedy = args->greedy || args->temperature == 0.0;
-    args->input  = args->prompt != NULL                             ? INPUT_OPTION
-                   : args->file == NULL && (args->chat || is_alone) ? INPUT_LINES
-                                                                    : INPUT_FILE;
+    args->input = args->prompt != NULL                             ? INPUT_OPTION
+                  : args->file == NULL && (args->chat || is_alone) ? INPUT_LINES
+                                                                   : INPUT_FILE;
     if (args->n_predict == PREDICT_UNSET) {
         args->n_predict = args->chat ? -1 : PREDICT_DEFAULT;
     }
@@ -442,7 +442,7 @@ static enum exit_code run(void * user) {
             code = program_error(&err);
         } else {
             g.info = lrnn_model_get_info(g.model);
-            code   = run_model(args, &g, text, size);
+            code = run_model(args, &g, text, size);
         }
     }
     lrnn_model_free(g.model);
@@ -456,17 +456,17 @@ static enum exit_code run(void * user) {
 
 int main(int argc, char ** argv) {
     struct args args = {
-        .device         = DEVICE_OPTIONS_DEFAULTS,
-        .n_predict      = PREDICT_UNSET,
-        .temperature    = 0.8,
-        .top_k          = 40,
-        .top_p          = 0.95,
-        .min_p          = 0.05,
+        .device = DEVICE_OPTIONS_DEFAULTS,
+        .n_predict = PREDICT_UNSET,
+        .temperature = 0.8,
+        .top_k = 40,
+        .top_p = 0.95,
+        .min_p = 0.05,
         .repeat_penalty = 1.0,
-        .repeat_last    = 64,
-        .seed           = SEED_UNSET,
-        .batch          = 512,
-        .cache          = 4096,
+        .repeat_last = 64,
+        .seed = SEED_UNSET,
+        .batch = 512,
+        .cache = 4096,
     };
     const struct option options[] = {
         opt_group("Prompt"),
@@ -540,13 +540,13 @@ int main(int argc, char ** argv) {
                 "size of the attention cache of a hybrid, in tokens; recurrent models need none"),
     };
     const struct program program = {
-        .name     = "lrnn-cli",
-        .summary  = "continues a text",
-        .usage    = "-m M.gguf -p TEXT [options]      continue a text\n"
-                    "-m M.gguf -f FILE [options]      continue a file\n"
-                    "-m M.gguf [options] < FILE       continue stdin\n"
-                    "-m M.gguf                        on a terminal: line by line\n"
-                    "-m M.gguf --chat [options]       a conversation",
+        .name = "lrnn-cli",
+        .summary = "continues a text",
+        .usage = "-m M.gguf -p TEXT [options]      continue a text\n"
+                 "-m M.gguf -f FILE [options]      continue a file\n"
+                 "-m M.gguf [options] < FILE       continue stdin\n"
+                 "-m M.gguf                        on a terminal: line by line\n"
+                 "-m M.gguf --chat [options]       a conversation",
         .examples = "lrnn-cli -m model.gguf -p 'Once upon a time' -n 64 --state-save tale.state\n"
                     "lrnn-cli -m model.gguf -p ' and then' -n 64 --state-load tale.state --jsonl",
         OPTIONS(options),

@@ -13,7 +13,7 @@ void token_list_add(struct token_list * list, const int32_t * ids, int64_t n) {
             memcpy(more, list->ids, (size_t) list->n * sizeof(*more));
         }
         free(list->ids);
-        list->ids  = more;
+        list->ids = more;
         list->room = room;
     }
     if (n > 0) {

@@ -77,7 +77,7 @@ bool backends_why_no_gpu(char * text, size_t text_size) {
         return false;
     }
     // the first line, without the name of the function in ggml that wrote it
-    const char * colon  = strstr(startup_errors, ": ");
+    const char * colon = strstr(startup_errors, ": ");
     const char * reason = colon != NULL ? colon + 2 : startup_errors;
     snprintf(text, text_size,
             reason[0] != '\0' ? "no CUDA GPU was found (ggml: %.*s)" : "no CUDA GPU was found",

@@ -293,7 +293,7 @@ static void print_fish_option(FILE * out, const struct option * o) {
 }
 
 static void print_fish(const struct program * program, FILE * out) {
-    const int    length  = (int) strcspn(program->name, " ");
+    const int    length = (int) strcspn(program->name, " ");
     const char * command = is_command(program) ? program->name + length + 1 : NULL;
 
     for (int i = 0; program->commands != NULL && program->commands[i] != NULL; ++i) {

@@ -11,14 +11,14 @@
 
 static struct lrnn_model_params model_params(const struct device_options * o) {
     return (struct lrnn_model_params) { .n_gpu_layers = (int32_t) o->n_gpu_layers,
-        .devices                                      = o->devices,
-        .tensor_split                                 = o->split,
-        .no_huge_pages                                = o->no_huge_pages };
+        .devices = o->devices,
+        .tensor_split = o->split,
+        .no_huge_pages = o->no_huge_pages };
 }
 
 struct lrnn_session_params device_session_params(const struct device_options * o) {
     return (struct lrnn_session_params) {
-        .n_threads  = (int32_t) o->threads,
+        .n_threads = (int32_t) o->threads,
         .cache_type = (enum lrnn_cache_type) o->cache_type,
     };
 }
@@ -60,7 +60,7 @@ static void report_missing_gpu(const struct device_options * o) {
 struct lrnn_model * device_options_load(
         const struct device_options * o, const char * path, bool quiet, struct lrnn_error * err) {
     const struct lrnn_model_params params = model_params(o);
-    struct lrnn_model *            model  = load_model_with(path, &params, quiet, o->verbose, err);
+    struct lrnn_model *            model = load_model_with(path, &params, quiet, o->verbose, err);
     if (model != NULL && !quiet) {
         report_missing_gpu(o);
     }

@@ -10,9 +10,9 @@
 #include <string.h>
 
 enum {
-    WIDTH  = 80, // columns
+    WIDTH = 80,  // columns
     INDENT = 28, // where descriptions begin
-    LINE   = 512,
+    LINE = 512,
 };
 
 void option_default(const struct option * o, char * text, size_t text_size) {
@@ -114,7 +114,7 @@ static void print_example(const char * line, FILE * out) {
 
 void options_help(const struct program * program, FILE * out) {
     const bool   color = terminal_has_color(out);
-    const char * bold  = color ? TERMINAL_BOLD : "";
+    const char * bold = color ? TERMINAL_BOLD : "";
     const char * reset = color ? TERMINAL_RESET : "";
     char         line[LINE];
 

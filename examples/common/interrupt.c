@@ -49,8 +49,8 @@ static bool is_ignored(int number) { // SIGHUP under nohup
 
 static void handle(int number, void (*handler)(int), int flags) {
     struct sigaction action = { 0 };
-    action.sa_handler       = handler;
-    action.sa_flags         = flags;
+    action.sa_handler = handler;
+    action.sa_flags = flags;
     sigfillset(&action.sa_mask); // one handler at a time
     sigaction(number, &action, NULL);
 }
@@ -68,7 +68,7 @@ static void listen(bool reading, bool dialog) {
     const int flags = reading ? 0 : SA_RESTART;
 
     is_reading = reading;
-    is_dialog  = dialog;
+    is_dialog = dialog;
     alarm(0);
     seen = 0;
     handle(SIGINT, on_request, flags);

@@ -42,9 +42,9 @@ static struct lrnn_model * load(const char * path, struct lrnn_model_params para
 
     backends_start();
     progress_begin(&progress, PERCENT);
-    params.progress           = is_shown ? on_progress : NULL;
-    params.progress_user      = &progress;
-    params.log                = log;
+    params.progress = is_shown ? on_progress : NULL;
+    params.progress_user = &progress;
+    params.log = log;
     struct lrnn_model * model = lrnn_model_load(path, &params, err);
     if (is_shown) {
         progress_clear(&progress);

@@ -47,7 +47,7 @@ static bool parse_shape(const char * p, int64_t * n) {
 bool npy_read_int32(
         const char * data, size_t size, int32_t ** values, int64_t * n, struct lrnn_error * err) {
     const uint8_t * bytes = (const uint8_t *) data;
-    const size_t    wide  = size > MAGIC_SIZE && bytes[MAGIC_SIZE] > 1 ? 4 : 2; // of the size field
+    const size_t    wide = size > MAGIC_SIZE && bytes[MAGIC_SIZE] > 1 ? 4 : 2; // of the size field
     const size_t    begin = MAGIC_SIZE + 2 + wide;
 
     *values = NULL;
@@ -68,7 +68,7 @@ bool npy_read_int32(
     memcpy(dictionary, data + begin, length);
     dictionary[length] = '\0';
 
-    const char * type  = value_of(dictionary, "'descr'");
+    const char * type = value_of(dictionary, "'descr'");
     const char * shape = value_of(dictionary, "'shape'");
     if (type == NULL || shape == NULL || strncmp(type, "'<i4'", 5) != 0 || !parse_shape(shape, n)) {
         return error_set(err, LRNN_ERROR_BAD_INPUT,

@@ -20,10 +20,10 @@ static const struct option GENERAL[N_GENERAL] = {
     { .type = OPTION_GROUP, .names = "General" },
     { .type = OPTION_FLAG, .names = "-h, --help", .help = "show this text" },
     { .type = OPTION_FLAG, .names = "--version", .help = "show the version" },
-    { .type        = OPTION_CHOICE,
+    { .type = OPTION_CHOICE,
             .names = "--describe",
             .value = DESCRIBE_WORDS,
-            .help  = "print a man page, or completions for a shell (default: nothing)" },
+            .help = "print a man page, or completions for a shell (default: nothing)" },
 };
 
 //
@@ -186,8 +186,8 @@ static int edit_distance(const char * a, const char * b) {
 static bool find_nearest(
         const struct program * program, const char * name, char * nearest, size_t nearest_size) {
     const int length = (int) strlen(name);
-    int       best   = length / 3 < 2 ? 2 : length / 3;
-    bool      found  = false;
+    int       best = length / 3 < 2 ? 2 : length / 3;
+    bool      found = false;
 
     if (length < 4) { // everything is similar to a name as short as -x
         return false;
@@ -196,11 +196,11 @@ static bool find_nearest(
         const struct option * o = options_at(program, i);
         char                  w[NAME_MAX_CHARS];
         for (int j = 0; option_is_named(o) && option_word(o->names, ", ", j, w, sizeof(w)); ++j) {
-            const bool is_long   = strncmp(w, "--", 2) == 0;
+            const bool is_long = strncmp(w, "--", 2) == 0;
             const bool is_prefix = strncmp(w, name, (size_t) length) == 0; // --tok for --tokens
-            const int  distance  = is_prefix ? 0 : edit_distance(name, w);
+            const int  distance = is_prefix ? 0 : edit_distance(name, w);
             if (is_long && distance <= best && (!found || distance < best)) {
-                best  = distance;
+                best = distance;
                 found = true;
                 snprintf(nearest, nearest_size, "%s", w);
             }
@@ -215,9 +215,9 @@ static bool find_nearest(
 
 static bool parse_int(const char * text, const char ** end, int64_t * value) {
     char * e;
-    errno  = 0;
+    errno = 0;
     *value = strtoll(text, &e, 10);
-    *end   = e;
+    *end = e;
     return e != text && errno == 0 && !isspace((unsigned char) text[0]);
 }
 
@@ -388,9 +388,9 @@ static bool unknown_option(
 // Sets option argv[*at]: --name, --name VALUE or --name=VALUE.
 static enum options_status parse_option(const struct program * program, int argc, char ** argv,
         int * at, bool * given, struct lrnn_error * err) {
-    const char * word   = argv[*at];
+    const char * word = argv[*at];
     const char * equals = strncmp(word, "--", 2) == 0 ? strchr(word, '=') : NULL;
-    const char * value  = equals != NULL ? equals + 1 : NULL;
+    const char * value = equals != NULL ? equals + 1 : NULL;
     char         name[NAME_MAX_CHARS];
 
     snprintf(name, sizeof(name), "%.*s",
@@ -434,8 +434,8 @@ static enum options_status parse_option(const struct program * program, int argc
 
 enum options_status options_parse(
         const struct program * program, int argc, char ** argv, struct lrnn_error * err) {
-    bool given[256]     = { false }; // by index in the table
-    int  n_arguments    = 0;
+    bool given[256] = { false }; // by index in the table
+    int  n_arguments = 0;
     bool only_arguments = false; // after --
 
     if (program->n_options > (int) (sizeof(given) / sizeof(given[0]))) {

@@ -66,7 +66,7 @@ enum exit_code program_main(const struct program * program, int argc, char ** ar
         case OPTIONS_ERROR: return program_fail(EXIT_CODE_USAGE, "%s", err.text);
     }
     const enum exit_code code = run(args);
-    errno                     = 0;
+    errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout)) {
         return code;
     }

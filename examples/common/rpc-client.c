@@ -131,7 +131,7 @@ static bool add_server(
     alarm(0);
     sigaction(SIGALRM, &before, NULL);
 
-    s->sock                       = s->backend != NULL ? find_socket(s->address) : -1;
+    s->sock = s->backend != NULL ? find_socket(s->address) : -1;
     const struct timeval patience = { .tv_sec = (time_t) rpc.timeout };
     if (s->sock < 0 ||
             setsockopt(s->sock, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) != 0 ||

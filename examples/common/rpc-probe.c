@@ -33,11 +33,11 @@
 //     request:  command (1 byte), size (8 bytes), capabilities of the client (24 bytes)
 //     answer:   size (8 bytes), major, minor, patch, 0 (1 byte each), capabilities of the server
 enum {
-    HELLO        = 14,
-    CAPS_SIZE    = 24,
+    HELLO = 14,
+    CAPS_SIZE = 24,
     REQUEST_SIZE = 1 + 8 + CAPS_SIZE,
     VERSION_SIZE = 4,
-    ANSWER_SIZE  = 8 + VERSION_SIZE + CAPS_SIZE
+    ANSWER_SIZE = 8 + VERSION_SIZE + CAPS_SIZE
 };
 
 enum outcome {
@@ -51,8 +51,8 @@ enum outcome {
 static enum outcome wait_for(int sock, short events, int64_t deadline_us) {
     for (;;) {
         const int64_t left = (deadline_us - ggml_time_us() + 999) / 1000;
-        struct pollfd p    = { .fd = sock, .events = events };
-        const int     n    = left > 0 ? poll(&p, 1, (int) left) : 0;
+        struct pollfd p = { .fd = sock, .events = events };
+        const int     n = left > 0 ? poll(&p, 1, (int) left) : 0;
         if (n > 0) {
             return DONE;
         }
@@ -67,7 +67,7 @@ static enum outcome wait_for(int sock, short events, int64_t deadline_us) {
 
 static enum outcome connect_within(int sock, const struct sockaddr_in * addr, int64_t deadline_us) {
     int       error = 0;
-    socklen_t size  = sizeof(error);
+    socklen_t size = sizeof(error);
     if (fcntl(sock, F_SETFL, O_NONBLOCK) != 0) {
         return FAILED;
     }
@@ -88,7 +88,7 @@ static enum outcome connect_within(int sock, const struct sockaddr_in * addr, in
 // The request is smaller than any socket buffer, so that it is sent as a whole.
 static enum outcome send_hello(int sock) {
     uint8_t        request[REQUEST_SIZE] = { HELLO };
-    const uint64_t size                  = CAPS_SIZE;
+    const uint64_t size = CAPS_SIZE;
     memcpy(request + 1, &size, sizeof(size));
     return send(sock, request, sizeof(request), MSG_NOSIGNAL) == (ssize_t) sizeof(request) ? DONE
                                                                                            : FAILED;
@@ -115,7 +115,7 @@ static enum outcome receive(int sock, uint8_t * data, size_t size, int64_t deadl
 // HOST:PORT
 static bool resolve(const char * server, struct sockaddr_in * addr, struct lrnn_error * err) {
     const char * colon = strrchr(server, ':');
-    char *       end   = NULL;
+    char *       end = NULL;
     const long   port =
             colon != NULL && colon[1] >= '0' && colon[1] <= '9' ? strtol(colon + 1, &end, 10) : 0;
     char host[256];
@@ -128,7 +128,7 @@ static bool resolve(const char * server, struct sockaddr_in * addr, struct lrnn_
 
     const struct addrinfo hints = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM };
     struct addrinfo *     found = NULL;
-    const int             code  = getaddrinfo(host, NULL, &hints, &found);
+    const int             code = getaddrinfo(host, NULL, &hints, &found);
     if (code != 0) {
         return error_set(err, LRNN_ERROR_BAD_INPUT, "server %s: unknown host: %s", server,
                 gai_strerror(code));
@@ -175,10 +175,10 @@ bool rpc_probe(const char * server, const char * address, struct lrnn_error * er
     if (!resolve(address, &addr, err)) {
         return false;
     }
-    const int     sock     = socket(AF_INET, SOCK_STREAM, 0);
+    const int     sock = socket(AF_INET, SOCK_STREAM, 0);
     const int64_t deadline = ggml_time_us() + RPC_PROBE_SECONDS * INT64_C(1000000);
-    enum outcome  outcome  = sock >= 0 ? connect_within(sock, &addr, deadline) : FAILED;
-    const bool    reached  = outcome == DONE;
+    enum outcome  outcome = sock >= 0 ? connect_within(sock, &addr, deadline) : FAILED;
+    const bool    reached = outcome == DONE;
     if (outcome == DONE) {
         outcome = send_hello(sock);
     }

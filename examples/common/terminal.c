@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 // Shortest time between two updates, in a log file and on a terminal.
-static const int64_t PLAIN_LINE_EVERY_US    = 10 * 1000 * 1000;
+static const int64_t PLAIN_LINE_EVERY_US = 10 * 1000 * 1000;
 static const int64_t TERMINAL_LINE_EVERY_US = 50 * 1000;
 
 bool terminal_is_smart(FILE * out) {
@@ -60,7 +60,7 @@ static int count_columns(const char * text, size_t size) {
 void terminal_print_wrapped(FILE * out, const char * text, int column, int indent, int width) {
     for (const char * p = text; *p != '\0';) {
         const size_t size = strcspn(p, " ");
-        const int    n    = count_columns(p, size);
+        const int    n = count_columns(p, size);
         if (column > indent && column + 1 + n > width) {
             fprintf(out, "\n");
             column = 0;
@@ -95,8 +95,8 @@ static size_t offset_of(const char * text, int n) {
 
 void terminal_redraw(FILE * out, const char * text) {
     static const char DOTS[] = "...";
-    const int         width  = terminal_width(out) - 1; // some terminals wrap after the last column
-    const int         n      = count_columns(text, strlen(text));
+    const int         width = terminal_width(out) - 1; // some terminals wrap after the last column
+    const int         n = count_columns(text, strlen(text));
 
     terminal_clear(out);
     if (n <= width) {
@@ -122,10 +122,10 @@ void terminal_clear(FILE * out) {
 void progress_begin(struct progress * p, int n_steps) {
     ggml_time_init();
     *p = (struct progress) {
-        .n_steps     = n_steps,
+        .n_steps = n_steps,
         .is_terminal = terminal_is_smart(stderr),
-        .start_us    = ggml_time_us(),
-        .shown_us    = ggml_time_us(),
+        .start_us = ggml_time_us(),
+        .shown_us = ggml_time_us(),
     };
 }
 

@@ -30,7 +30,7 @@ bool token_ids_parse(
     const char * end = text + size;
 
     *n_ids = 0;
-    *ids   = malloc((size / 2 + 1) * sizeof(**ids)); // an id takes a digit and a separator
+    *ids = malloc((size / 2 + 1) * sizeof(**ids)); // an id takes a digit and a separator
     if (*ids == NULL) {
         return error_set(err, LRNN_ERROR_NO_MEMORY,
                 "out of memory for token ids in %zu bytes of text", size);
@@ -43,7 +43,7 @@ bool token_ids_parse(
             return true;
         }
         const char * word = p;
-        int64_t      id   = 0;
+        int64_t      id = 0;
         while (p < end && is_digit(*p) && id <= INT32_MAX) {
             id = 10 * id + (*p++ - '0');
         }

@@ -20,7 +20,7 @@ enum { N_COLORS = 4 };
 
 // in the order in which the answers appear
 static const char * const TERMINAL[N_COLORS] = { "\033[32m", "\033[36m", "\033[35m", "\033[33m" };
-static const char * const HTML[N_COLORS]     = { "#393", "#088", "#939", "#960" };
+static const char * const HTML[N_COLORS] = { "#393", "#088", "#939", "#960" };
 
 struct args {
     const char *          model;
@@ -47,7 +47,7 @@ static enum exit_code find_answers(struct lrnn_session * session, int64_t n_voca
         const int32_t * tokens, int64_t n, int64_t batch, int32_t * answers) {
     struct lrnn_error err;
     for (int64_t first = 0; first < n; first += batch) {
-        const int64_t           m     = n - first < batch ? n - first : batch;
+        const int64_t           m = n - first < batch ? n - first : batch;
         const struct lrnn_input input = { .tokens = tokens + first, .n_tokens = m, .n_logits = m };
         if (!lrnn_eval(session, &input, 1, &err)) {
             return program_error(&err);
@@ -104,7 +104,7 @@ static void print_text(const char * text, size_t size, const int32_t * answers, 
     printf("%s", html ? "<!DOCTYPE html>\n<meta charset=\"utf-8\">\n<pre>" : "");
     for (size_t i = 0; i < size; ++i) {
         const int after = find_color(answers[i + 1], seen, &n_seen);
-        const int now   = before >= 0 ? before : after;
+        const int now = before >= 0 ? before : after;
         if (now != color) {
             change_color(color, now, html);
             color = now;
@@ -119,10 +119,10 @@ static void print_text(const char * text, size_t size, const int32_t * answers, 
 static enum exit_code highlight(
         const struct args * args, struct lrnn_model * model, const char * text, size_t size) {
     struct lrnn_error          err;
-    struct lrnn_session_params params   = device_session_params(&args->device);
-    int32_t *                  tokens   = NULL;
+    struct lrnn_session_params params = device_session_params(&args->device);
+    int32_t *                  tokens = NULL;
     int64_t                    n_tokens = 0;
-    params.n_batch                      = (int32_t) args->batch;
+    params.n_batch = (int32_t) args->batch;
     if (!lrnn_tokenize(model, text, size, LRNN_TOKENIZE_ADD_BOS, &tokens, &n_tokens, &err)) {
         return program_fail(EXIT_CODE_DATA, "%s: %s", args->file, err.text);
     }
@@ -139,7 +139,7 @@ static enum exit_code highlight(
         return program_error(&err);
     }
     int32_t *            answers = program_alloc((size_t) n_tokens, sizeof(*answers));
-    const enum exit_code code    = find_answers(
+    const enum exit_code code = find_answers(
             session, lrnn_model_get_info(model).n_vocab, tokens, n_tokens, args->batch, answers);
     if (code == EXIT_CODE_OK) {
         print_text(text, size, answers, args->html);
@@ -187,9 +187,9 @@ int main(int argc, char ** argv) {
         DEVICE_BATCH(args.batch),
     };
     const struct program program = {
-        .name     = "lrnn-highlight",
-        .summary  = "colors a file by what a model over bytes says at every byte",
-        .usage    = "-m M.gguf FILE [--html]",
+        .name = "lrnn-highlight",
+        .summary = "colors a file by what a model over bytes says at every byte",
+        .usage = "-m M.gguf FILE [--html]",
         .examples = "lrnn-highlight -m models/exact/c-source.gguf src/lrnn.h\n"
                     "lrnn-highlight -m models/exact/c-source.gguf src/lrnn.h --html > lrnn.html",
         OPTIONS(options),

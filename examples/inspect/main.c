@@ -40,8 +40,8 @@ static const char * eigenvalues_text(const struct lrnn_model_info * info) {
 // 1234567 bytes, 1.2 MiB
 static void print_bytes(int64_t bytes) {
     static const char * const units[] = { "KiB", "MiB", "GiB", "TiB" };
-    double                    x       = (double) bytes / 1024.0;
-    int                       unit    = 0;
+    double                    x = (double) bytes / 1024.0;
+    int                       unit = 0;
 
     printf("%" PRId64 " bytes", bytes);
     for (; x >= 1024.0 && unit < 3; ++unit) {
@@ -66,7 +66,7 @@ static void print_name(const char * name) {
 }
 
 // Loading the model has checked these two keys. The pre-tokenizer belongs to byte-level BPE.
-static const char KEY_TOKENIZER[]     = "tokenizer.ggml.model";
+static const char KEY_TOKENIZER[] = "tokenizer.ggml.model";
 static const char KEY_PRE_TOKENIZER[] = "tokenizer.ggml.pre";
 
 static bool is_bpe(const struct lrnn_model * model) {
@@ -345,9 +345,9 @@ static const char * type_name(enum ggml_backend_dev_type type) {
 }
 
 static void print_device(struct json_writer * w, ggml_backend_dev_t dev) {
-    const char * name    = ggml_backend_dev_name(dev);
-    const char * what    = ggml_backend_dev_description(dev);
-    const char * type    = type_name(ggml_backend_dev_type(dev));
+    const char * name = ggml_backend_dev_name(dev);
+    const char * what = ggml_backend_dev_description(dev);
+    const char * type = type_name(ggml_backend_dev_type(dev));
     const char * backend = ggml_backend_reg_name(ggml_backend_dev_backend_reg(dev));
     size_t       free_bytes, total_bytes;
 
@@ -372,7 +372,7 @@ static void print_device(struct json_writer * w, ggml_backend_dev_t dev) {
 // The devices, and the state of CUDA: whether a GPU is missing, and how the kernels of this build
 // were tested.
 static void print_devices(bool json) {
-    struct json_writer w      = { .out = stdout };
+    struct json_writer w = { .out = stdout };
     const char *       notice = backends_cuda_notice();
     char               missing[320];
     const bool         is_missing = backends_why_no_gpu(missing, sizeof(missing));
@@ -444,7 +444,7 @@ static enum exit_code run(void * user) {
 }
 
 int main(int argc, char ** argv) {
-    struct args args         = { .device = DEVICE_OPTIONS_DEFAULTS };
+    struct args args = { .device = DEVICE_OPTIONS_DEFAULTS };
     args.device.n_gpu_layers = 0;
 
     const struct option options[] = {
@@ -462,10 +462,10 @@ int main(int argc, char ** argv) {
         DEVICE_PLACES(args.device),
     };
     const struct program program = {
-        .name     = "lrnn-inspect",
-        .summary  = "describes a model file and its memory use, or the devices of this machine",
-        .usage    = "M.gguf [--json]       a model\n"
-                    "--devices [--json]    this machine, and servers",
+        .name = "lrnn-inspect",
+        .summary = "describes a model file and its memory use, or the devices of this machine",
+        .usage = "M.gguf [--json]       a model\n"
+                 "--devices [--json]    this machine, and servers",
         .examples = "lrnn-inspect model.gguf\n"
                     "lrnn-inspect model.gguf --json | jq .state_bytes\n"
                     "lrnn-inspect --devices --rpc 10.0.0.7:50052",

@@ -57,7 +57,7 @@ static bool check_vocabularies(const struct args * args, const struct lrnn_model
 static enum exit_code load(const struct args * args, struct comparison_models * m) {
     struct lrnn_error err;
     for (m->n = 0; m->n < args->models.n; ++m->n) {
-        const int i  = m->n;
+        const int i = m->n;
         m->models[i] = device_options_load(&args->device, args->models.v[i], args->quiet, &err);
         if (m->models[i] == NULL) {
             return program_error(&err);
@@ -72,8 +72,8 @@ static enum exit_code load(const struct args * args, struct comparison_models * 
 
 static enum exit_code open_sessions(const struct args * args, struct comparison_models * m) {
     struct lrnn_session_params params = device_session_params(&args->device);
-    params.n_batch                    = (int32_t) args->batch;
-    params.n_cache                    = (int32_t) args->data.window.length;
+    params.n_batch = (int32_t) args->batch;
+    params.n_cache = (int32_t) args->data.window.length;
     struct lrnn_error err;
     for (int i = 0; i < m->n; ++i) {
         m->sessions[i] = lrnn_session_new(m->models[i], &params, &err);
@@ -97,12 +97,12 @@ static enum exit_code print(
     char              title[DATASET_TITLE_SIZE];
     dataset_title(args->data.data.preset, windows_get_summary(ws)->files, title);
     struct kl_report report = {
-        .dataset  = title,
-        .window   = args->data.window.length,
-        .data     = windows_get_summary(ws),
+        .dataset = title,
+        .window = args->data.window.length,
+        .data = windows_get_summary(ws),
         .n_models = m->n,
-        .paths    = args->models.v,
-        .models   = m->models,
+        .paths = args->models.v,
+        .models = m->models,
     };
     const bool ok =
             kl_report_make(&report, m->found, args->bucket_size, &err) &&
@@ -137,8 +137,8 @@ static bool check_args(struct args * args, struct lrnn_error * err) {
 
 static enum exit_code run(void * arg) {
     struct args *            args = arg;
-    struct comparison_models m    = { .n_batch = args->batch };
-    struct windows *         ws   = NULL;
+    struct comparison_models m = { .n_batch = args->batch };
+    struct windows *         ws = NULL;
     struct lrnn_error        err;
 
     if (!check_args(args, &err)) {
@@ -182,11 +182,11 @@ enum exit_code compare_models_main(int argc, char ** argv) {
         opt_flag("-q, --quiet", &args.quiet, "no progress"),
     };
     const struct program program = {
-        .name     = "lrnn-perplexity compare",
-        .summary  = "compares models with the first one over a text: KL divergence, perplexity and "
-                    "top-1 agreement by position",
-        .usage    = "-m F32.gguf -m Q.gguf --data PATH [options]    compare models\n"
-                    "A B [options]                                  compare scored runs",
+        .name = "lrnn-perplexity compare",
+        .summary = "compares models with the first one over a text: KL divergence, perplexity and "
+                   "top-1 agreement by position",
+        .usage = "-m F32.gguf -m Q.gguf --data PATH [options]    compare models\n"
+                 "A B [options]                                  compare scored runs",
         .examples = "lrnn-perplexity compare -m model.gguf -m model-q8_0.gguf "
                     "-m model-q4_k.gguf --data novel.txt --window 8192",
         OPTIONS(options),

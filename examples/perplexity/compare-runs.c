@@ -93,7 +93,7 @@ static bool read_sides(const struct args * args, struct report sides[2], struct 
     for (int pass = params.bucket < 0 ? 0 : 1; pass < 2; ++pass) {
         int64_t bucket = INT64_MAX;
         for (int k = 0; k < 2; ++k) {
-            params.paths   = &args->paths.v[k];
+            params.paths = &args->paths.v[k];
             params.n_paths = 1;
             report_free(&sides[k]);
             if (!report_read(&params, &sides[k], err)) {
@@ -101,7 +101,7 @@ static bool read_sides(const struct args * args, struct report sides[2], struct 
             }
             for (int p = 0; p < sides[k].n_panels; ++p) {
                 const int64_t b = sides[k].panels[p].bucket;
-                bucket          = b < bucket ? b : bucket;
+                bucket = b < bucket ? b : bucket;
             }
         }
         params.bucket = bucket;
@@ -110,7 +110,7 @@ static bool read_sides(const struct args * args, struct report sides[2], struct 
 }
 
 static enum exit_code run(void * arg) {
-    struct args *     args     = arg;
+    struct args *     args = arg;
     struct report     sides[2] = { 0 };
     struct lrnn_error err;
     if (args->paths.n != 2) {
@@ -128,7 +128,7 @@ static enum exit_code run(void * arg) {
 }
 
 enum exit_code compare_runs_main(int argc, char ** argv) {
-    struct args         args      = { .params = { .bucket = -1, .tolerance = 0.02 } };
+    struct args         args = { .params = { .bucket = -1, .tolerance = 0.02 } };
     const struct option options[] = {
         opt_group("Input"),
         opt_required(opt_args("A B", &args.paths,
@@ -143,10 +143,10 @@ enum exit_code compare_runs_main(int argc, char ** argv) {
                         "context length in training (default: as the score files say)")),
     };
     const struct program program = {
-        .name     = "lrnn-perplexity compare",
-        .summary  = "compares two runs over the same text, window by window",
-        .usage    = "A B [options]\n"
-                    "-m A.gguf -m B.gguf [options]    compare models: compare -m A.gguf --help",
+        .name = "lrnn-perplexity compare",
+        .summary = "compares two runs over the same text, window by window",
+        .usage = "A B [options]\n"
+                 "-m A.gguf -m B.gguf [options]    compare models: compare -m A.gguf --help",
         .examples = "lrnn-perplexity compare f32/ q8_0/\n"
                     "lrnn-perplexity compare pos.nll neg.nll",
         OPTIONS(options),

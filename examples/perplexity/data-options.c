@@ -15,15 +15,15 @@
 enum { SHOWN_COMPLAINTS = 3 };
 
 bool data_options_check(struct data_options * d, struct lrnn_error * err) {
-    d->data.paths        = d->paths.v;
-    d->data.n_paths      = d->paths.n;
-    d->data.shuffle      = d->shuffle >= 0;
+    d->data.paths = d->paths.v;
+    d->data.n_paths = d->paths.n;
+    d->data.shuffle = d->shuffle >= 0;
     d->data.shuffle_seed = (uint64_t) d->shuffle;
     d->data.max_bad_share =
             d->data.max_bad_share > 0.0 ? d->data.max_bad_share : 1e-12; // 0 is the default
     d->window.mode = (enum window_mode) d->mode;
-    d->window.bos  = (enum window_bos) d->bos;
-    d->window.eos  = (enum window_eos) d->eos;
+    d->window.bos = (enum window_bos) d->bos;
+    d->window.eos = (enum window_eos) d->eos;
     if (d->paths.n == 0) {
         return error_set(
                 err, LRNN_ERROR_BAD_INPUT, "--data is missing; see %s --help", program_name());
@@ -79,7 +79,7 @@ struct windows * data_windows(const struct data_options * d, const struct lrnn_m
     struct dataset *  ds = dataset_open(&d->data, &err);
     if (ds != NULL) {
         tmp = tmp != NULL && tmp[0] != '\0' ? tmp : "/tmp";
-        ws  = windows_make(ds, model, &d->window, folder != NULL ? folder : tmp,
+        ws = windows_make(ds, model, &d->window, folder != NULL ? folder : tmp,
                 progress != NULL ? progress : stop_on_interrupt, user, &err);
     }
     dataset_free(ds);
@@ -92,7 +92,7 @@ struct windows * data_windows(const struct data_options * d, const struct lrnn_m
 }
 
 enum exit_code data_for_each(struct windows * ws, bool quiet, data_window_callback f, void * user) {
-    const int64_t     n  = windows_get_summary(ws)->n_windows;
+    const int64_t     n = windows_get_summary(ws)->n_windows;
     bool              ok = true;
     struct progress   progress;
     struct lrnn_error err;
@@ -130,8 +130,8 @@ void data_complain(const struct windows * windows) {
 
 bool parse_bucket(const char * text, int64_t * bucket, struct lrnn_error * err) {
     char * end = NULL;
-    errno      = 0;
-    *bucket    = strcmp(text, "log2") == 0 ? 0 : strtoll(text, &end, 10);
+    errno = 0;
+    *bucket = strcmp(text, "log2") == 0 ? 0 : strtoll(text, &end, 10);
     return end == NULL || (errno == 0 && *end == '\0' && *bucket >= 1 && *bucket <= INT32_MAX) ||
            error_set(err, LRNN_ERROR_BAD_INPUT,
                    "--bucket is '%s'; expected log2 or a number from 1 to %d", text, INT32_MAX);

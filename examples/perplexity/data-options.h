@@ -21,9 +21,9 @@ struct data_options {
     int                   mode, bos, eos; // enum window_*; -1: unset
 };
 
-#define DATA_DEFAULTS                                           \
-    { .data      = { .preset = "text", .max_bad_share = 0.01 }, \
-        .window  = { .length = 2048, .max_windows = 16 },       \
+#define DATA_DEFAULTS                                      \
+    { .data = { .preset = "text", .max_bad_share = 0.01 }, \
+        .window = { .length = 2048, .max_windows = 16 },   \
         .shuffle = -1 }
 
 #define DATA_OPTIONS(d)                                                                           \

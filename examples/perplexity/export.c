@@ -92,10 +92,10 @@ static void write_csv(const struct row * r, FILE * out) {
 }
 
 static void write_window(const struct scores * s, int64_t number, enum format format, FILE * out) {
-    const struct score_window * w     = &s->windows[number];
+    const struct score_window * w = &s->windows[number];
     const int64_t               start = w->index * s->meta.window;
-    int64_t                     byte  = 0; // of the next token; −1: unknown
-    int32_t                     span  = 0;
+    int64_t                     byte = 0; // of the next token; −1: unknown
+    int32_t                     span = 0;
     // contexts of the same targets overlap, and in llama mode the bos replaces a token of the text
     const bool in_order = s->meta.same_targets[0] == '\0' && strcmp(s->meta.mode, "llama") != 0;
     if (!in_order || !score_first_token_bytes(s, number, &byte)) {
@@ -108,11 +108,11 @@ static void write_window(const struct scores * s, int64_t number, enum format fo
             byte = w->spans[++span].byte;
         }
         const struct row row = {
-            .token    = start + t,
+            .token = start + t,
             .position = strcmp(s->meta.reset, "never") == 0 ? start + t : t,
             .document = w->n_spans > 0 ? w->spans[span].document : -1,
-            .byte     = byte,
-            .loss     = w->nll[t - 1],
+            .byte = byte,
+            .loss = w->nll[t - 1],
         };
         if (w->flags[t - 1] & SCORE_COUNTED) {
             if (format == FORMAT_NPY) {
@@ -168,9 +168,9 @@ static enum exit_code write_run(const struct args * args, const struct report * 
 }
 
 static enum exit_code run(void * arg) {
-    const struct args * args   = arg;
+    const struct args * args = arg;
     struct report       report = { .arena = arena_new() };
-    enum exit_code      code   = EXIT_CODE_OK;
+    enum exit_code      code = EXIT_CODE_OK;
     struct lrnn_error   err;
 
     if (args->out == NULL && args->format == FORMAT_NPY && isatty(STDOUT_FILENO)) {
@@ -193,7 +193,7 @@ static enum exit_code run(void * arg) {
 }
 
 enum exit_code export_main(int argc, char ** argv) {
-    struct args         args      = { 0 };
+    struct args         args = { 0 };
     const struct option options[] = {
         opt_group("Input"),
         opt_required(opt_args("RUN", &args.paths,
@@ -205,9 +205,9 @@ enum exit_code export_main(int argc, char ** argv) {
         opt_string("--out", "F", &args.out, "the file (default: stdout)"),
     };
     const struct program program = {
-        .name     = "lrnn-perplexity export",
-        .summary  = "writes the loss of every scored token: token, position, document, byte, loss",
-        .usage    = "RUN... [--format csv|npy] [--out F]",
+        .name = "lrnn-perplexity export",
+        .summary = "writes the loss of every scored token: token, position, document, byte, loss",
+        .usage = "RUN... [--format csv|npy] [--out F]",
         .examples = "lrnn-perplexity export results/model.nll --format npy --out losses.npy\n"
                     "lrnn-perplexity export results/model.nll | head",
         OPTIONS(options),

@@ -27,14 +27,14 @@ struct args {
 // the output matrix is collected too.
 static bool feed(const struct window * window, void * user, struct lrnn_error * err) {
     const struct args * args = user;
-    bool                ok   = lrnn_seq_reset(args->session, 0, err);
+    bool                ok = lrnn_seq_reset(args->session, 0, err);
     for (int64_t at = 0; at < window->n_tokens && ok; at += args->batch) {
         if (interrupt_seen()) {
             return error_set(
                     err, LRNN_ERROR_CANCELLED, "stopped in window %" PRId64, window->index + 1);
         }
-        const int64_t           left  = window->n_tokens - at;
-        const int64_t           n     = args->batch < left ? args->batch : left;
+        const int64_t           left = window->n_tokens - at;
+        const int64_t           n = args->batch < left ? args->batch : left;
         const struct lrnn_input input = {
             .seq = 0, .tokens = window->tokens + at, .n_tokens = n, .n_logits = n
         };
@@ -62,8 +62,8 @@ static enum exit_code save(
 
 static enum exit_code run(void * arg) {
     struct args *         args = arg;
-    struct lrnn_imatrix * im   = NULL;
-    struct windows *      ws   = NULL;
+    struct lrnn_imatrix * im = NULL;
+    struct windows *      ws = NULL;
     enum exit_code        code = EXIT_CODE_OK;
     struct lrnn_error     err;
 
@@ -84,17 +84,17 @@ static enum exit_code run(void * arg) {
     interrupt_listen();
     ws = data_windows(&args->data, model, NULL, NULL, NULL, args->quiet, &code);
     if (ws != NULL) {
-        im                                = lrnn_imatrix_new(model, NULL);
+        im = lrnn_imatrix_new(model, NULL);
         struct lrnn_session_params params = device_session_params(&args->device);
-        params.n_batch                    = (int32_t) args->batch;
-        params.n_cache                    = (int32_t) args->data.window.length;
-        params.trace_kinds                = LRNN_TRACE_MATRICES;
-        params.trace                      = lrnn_imatrix_collect;
-        params.trace_user                 = im;
+        params.n_batch = (int32_t) args->batch;
+        params.n_cache = (int32_t) args->data.window.length;
+        params.trace_kinds = LRNN_TRACE_MATRICES;
+        params.trace = lrnn_imatrix_collect;
+        params.trace_user = im;
         error_no_memory(&err, "the importance matrix");
         args->session = im != NULL ? lrnn_session_new(model, &params, &err) : NULL;
-        code          = args->session != NULL ? data_for_each(ws, args->quiet, feed, args)
-                                              : program_error(&err);
+        code = args->session != NULL ? data_for_each(ws, args->quiet, feed, args)
+                                     : program_error(&err);
     }
     if (code == EXIT_CODE_OK) {
         code = save(args, im, ws);
@@ -123,10 +123,10 @@ enum exit_code imatrix_main(int argc, char ** argv) {
         opt_flag("-q, --quiet", &args.quiet, "no progress"),
     };
     const struct program program = {
-        .name    = "lrnn-perplexity imatrix",
+        .name = "lrnn-perplexity imatrix",
         .summary = "computes the importance matrix of a model: the mean squares of the inputs of "
                    "every weight matrix, over a text",
-        .usage   = "-m M.gguf --data PATH --out F [options]",
+        .usage = "-m M.gguf --data PATH --out F [options]",
         .examples =
                 "lrnn-perplexity imatrix -m model.gguf --data train.txt --out model.imatrix.gguf\n"
                 "lrnn-quantize model.gguf model-q4_k.gguf Q4_K --imatrix model.imatrix.gguf",

@@ -75,7 +75,7 @@ static enum exit_code write_logits(const struct args * args, struct lrnn_session
     struct progress progress;
     char            header[128];
     int             n_calls = 0;
-    enum exit_code  code    = EXIT_CODE_OK;
+    enum exit_code  code = EXIT_CODE_OK;
 
     npy_header("'<f4'", (const int64_t[]) { n_ids, n_vocab }, 2, header, sizeof(header));
     if (!atomic_file_write(out, header, sizeof(header), err)) {
@@ -87,8 +87,8 @@ static enum exit_code write_logits(const struct args * args, struct lrnn_session
     progress_begin(&progress, args->quiet ? 0 : n_calls);
     int64_t at = 0;
     for (int call = 0; call < n_calls && code == EXIT_CODE_OK; ++call) {
-        const int64_t           cut   = args->cut.v[call % args->cut.n];
-        const int64_t           n     = cut < n_ids - at ? cut : n_ids - at;
+        const int64_t           cut = args->cut.v[call % args->cut.n];
+        const int64_t           n = cut < n_ids - at ? cut : n_ids - at;
         const struct lrnn_input input = {
             .seq = 0, .tokens = ids + at, .n_tokens = n, .n_logits = n
         };
@@ -113,7 +113,7 @@ static enum exit_code write_logits(const struct args * args, struct lrnn_session
 static enum exit_code compute_logits(const struct args * args, struct lrnn_model * model,
         const int32_t * ids, int64_t n_ids, struct lrnn_error * err) {
     const struct lrnn_model_info info = lrnn_model_get_info(model);
-    struct atomic_file           out  = { 0 };
+    struct atomic_file           out = { 0 };
     struct lrnn_error            why;
 
     if (!token_ids_check(ids, n_ids, info.n_vocab, &why)) {
@@ -127,10 +127,10 @@ static enum exit_code compute_logits(const struct args * args, struct lrnn_model
         return EXIT_CODE_DATA;
     }
     struct lrnn_session_params params = device_session_params(&args->device);
-    params.n_batch                    = (int32_t) args->batch;
-    params.n_cache                    = info.n_layer_attention > 0 ? (int32_t) n_ids : 0;
-    struct lrnn_session * session     = lrnn_session_new(model, &params, err);
-    enum exit_code        code        = EXIT_CODE_SYSTEM;
+    params.n_batch = (int32_t) args->batch;
+    params.n_cache = info.n_layer_attention > 0 ? (int32_t) n_ids : 0;
+    struct lrnn_session * session = lrnn_session_new(model, &params, err);
+    enum exit_code        code = EXIT_CODE_SYSTEM;
     if (session != NULL && atomic_file_open(&out, args->out, err)) {
         interrupt_listen();
         code = write_logits(args, session, ids, n_ids, info.n_vocab, &out, err);
@@ -146,7 +146,7 @@ static enum exit_code compute_logits(const struct args * args, struct lrnn_model
 
 static enum exit_code run(void * arg) {
     struct args *     args = arg;
-    int32_t *         ids  = NULL;
+    int32_t *         ids = NULL;
     int64_t           n_ids;
     struct lrnn_error err;
 
@@ -177,7 +177,7 @@ static enum exit_code run(void * arg) {
 }
 
 enum exit_code logits_main(int argc, char ** argv) {
-    struct args         args      = { .device = DEVICE_OPTIONS_EXACT, .batch = 512 };
+    struct args         args = { .device = DEVICE_OPTIONS_EXACT, .batch = 512 };
     const struct option options[] = {
         opt_group("Files"),
         opt_required(opt_string("-m, --model", "M.gguf", &args.model, "the model")),
@@ -196,9 +196,9 @@ enum exit_code logits_main(int argc, char ** argv) {
         opt_flag("-q, --quiet", &args.quiet, "no progress"),
     };
     const struct program program = {
-        .name     = "lrnn-perplexity logits",
-        .summary  = "computes the exact logits of given token ids, from an empty state",
-        .usage    = "-m M.gguf --tokens IDS --out L.npy [options]",
+        .name = "lrnn-perplexity logits",
+        .summary = "computes the exact logits of given token ids, from an empty state",
+        .usage = "-m M.gguf --tokens IDS --out L.npy [options]",
         .examples = "lrnn-perplexity logits -m model.gguf --tokens ids.txt --out logits.npy\n"
                     "lrnn-perplexity logits -m model.gguf --tokens ids.npy --out l.npy --cut 1",
         OPTIONS(options),

@@ -37,7 +37,7 @@ int main(int argc, char ** argv) {
         names[i] = COMMANDS[i].name;
     }
     const struct program program = {
-        .name    = "lrnn-perplexity",
+        .name = "lrnn-perplexity",
         .summary = "measures how well models predict text, token by token",
         .usage =
                 "run -m M.gguf --data PATH --out DIR          score a data set into score files\n"

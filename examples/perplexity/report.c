@@ -53,7 +53,7 @@ enum { N_FORMATS = sizeof(FORMATS) / sizeof(FORMATS[0]) };
 // "table,svg": sets wanted[i] for every format named.
 static bool parse_formats(const char * list, bool wanted[N_FORMATS], struct lrnn_error * err) {
     for (const char * p = list;; ++p) {
-        const size_t n     = strcspn(p, ",");
+        const size_t n = strcspn(p, ",");
         bool         found = false;
         for (int i = 0; i < N_FORMATS; ++i) {
             if (strlen(FORMATS[i].word) == n && strncmp(FORMATS[i].word, p, n) == 0) {
@@ -78,7 +78,7 @@ static bool parse_formats(const char * list, bool wanted[N_FORMATS], struct lrnn
 static bool has_utf8_locale(void) {
     static const char * const NAMES[] = { "LC_ALL", "LC_CTYPE",
         "LANG" }; // the first one set counts
-    const char *              value   = NULL;
+    const char *              value = NULL;
     for (int i = 0; i < 3 && (value == NULL || value[0] == '\0'); ++i) {
         value = getenv(NAMES[i]);
     }
@@ -95,7 +95,7 @@ static struct report_screen find_screen(void) {
                 size.ws_col < MAX_COLUMNS) {
             s.columns = size.ws_col;
         }
-        s.utf8  = has_utf8_locale();
+        s.utf8 = has_utf8_locale();
         s.color = terminal_has_color(stdout);
     }
     return s;
@@ -145,7 +145,7 @@ static enum exit_code check_outputs(
 static enum exit_code write_all(
         const struct report * r, const bool wanted[N_FORMATS], const char * folder) {
     const struct report_screen screen = find_screen();
-    struct lrnn_error          err    = { LRNN_ERROR_NO_MEMORY, "out of memory" };
+    struct lrnn_error          err = { LRNN_ERROR_NO_MEMORY, "out of memory" };
     char                       path[4096];
     const enum exit_code       code = check_outputs(r, wanted, folder);
     for (int i = 0; i < N_FORMATS && code == EXIT_CODE_OK; ++i) {
@@ -165,8 +165,8 @@ static enum exit_code write_all(
 }
 
 static enum exit_code run(void * arg) {
-    struct args *          args              = arg;
-    struct report_params * p                 = &args->params;
+    struct args *          args = arg;
+    struct report_params * p = &args->params;
     bool                   wanted[N_FORMATS] = { false };
     struct report          report;
     struct lrnn_error      err;
@@ -178,11 +178,11 @@ static enum exit_code run(void * arg) {
     if (args->paths.n == 0) {
         return program_fail(EXIT_CODE_USAGE, "PATH is missing; see %s --help", program_name());
     }
-    p->paths   = args->paths.v;
+    p->paths = args->paths.v;
     p->n_paths = args->paths.n;
-    p->unit    = args->y == 0 ? LOSS_PPL : args->y == 1 ? LOSS_NATS : LOSS_BPB;
-    p->log2_x  = args->x == 0;
-    p->bucket  = -1;
+    p->unit = args->y == 0 ? LOSS_PPL : args->y == 1 ? LOSS_NATS : LOSS_BPB;
+    p->log2_x = args->x == 0;
+    p->bucket = -1;
     if (!parse_formats(args->format, wanted, &err) ||
             (args->bucket != NULL && !parse_bucket(args->bucket, &p->bucket, &err))) {
         return program_error(&err);
@@ -231,10 +231,10 @@ enum exit_code report_main(int argc, char ** argv) {
                 "buckets or quarter octaves)"),
     };
     const struct program program = {
-        .name     = "lrnn-perplexity report",
-        .summary  = "reports the loss by position, from score files",
-        .usage    = "PATH... [options]\n"
-                    "--list-columns",
+        .name = "lrnn-perplexity report",
+        .summary = "reports the loss by position, from score files",
+        .usage = "PATH... [options]\n"
+                 "--list-columns",
         .examples = "lrnn-perplexity report results/\n"
                     "lrnn-perplexity report results/ --format table,json,csv,svg,html "
                     "--baseline delta-pos --out report/",

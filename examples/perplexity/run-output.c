@@ -8,7 +8,7 @@
 
 enum exit_code run_print_result(const struct run_files * files, int64_t n_windows, bool stopped) {
     const char * const          paths[] = { files->scores };
-    const struct summary_params params  = { .bucket = 0 };
+    const struct summary_params params = { .bucket = 0 };
     struct scores               scores;
     struct summary              s;
     struct lrnn_error           err;

@@ -28,11 +28,11 @@ static const struct protocol {
 
 // "90", "90s", "30m", "2.5h", "1d" → seconds
 static bool parse_time(const char * text, double * seconds) {
-    static const char   UNITS[]   = "smhd";
+    static const char   UNITS[] = "smhd";
     static const double LENGTHS[] = { 1.0, 60.0, 3600.0, 86400.0 };
     char *              end;
     const double        value = strtod(text, &end);
-    const char *        unit  = *end != '\0' ? strchr(UNITS, *end) : UNITS;
+    const char *        unit = *end != '\0' ? strchr(UNITS, *end) : UNITS;
     if (end == text || unit == NULL || !isfinite(value) || value <= 0.0) {
         return false;
     }
@@ -51,7 +51,7 @@ static bool parse_shard(const char * text, int64_t * shard, int64_t * n_shards) 
 // Sets an unset choice to that of the protocol. Returns true if the user chose another one.
 static bool complete(int * choice, int of_protocol) {
     const bool differs = *choice >= 0 && *choice != of_protocol;
-    *choice            = *choice >= 0 ? *choice : of_protocol;
+    *choice = *choice >= 0 ? *choice : of_protocol;
     return differs;
 }
 
@@ -89,23 +89,23 @@ static bool check(const struct run_args * args, struct run_plan * plan, struct l
 }
 
 bool run_plan_make(const struct run_args * args, struct run_plan * plan, struct lrnn_error * err) {
-    const struct protocol * p      = &PROTOCOLS[args->protocol];
-    struct data_options     data   = args->data;
-    int                     reset  = args->reset;
+    const struct protocol * p = &PROTOCOLS[args->protocol];
+    struct data_options     data = args->data;
+    int                     reset = args->reset;
     bool                    custom = data.window.skip_special || args->context_lengths.n > 0;
     custom |= complete(&data.mode, (int) p->mode);
     custom |= complete(&data.bos, (int) p->bos);
     custom |= complete(&data.eos, (int) p->eos);
     custom |= complete(&reset, (int) p->reset);
-    data.window.length     = data.window.length > 0 ? data.window.length : p->window;
+    data.window.length = data.window.length > 0 ? data.window.length : p->window;
     data.window.n_contexts = args->context_lengths.n;
 
     *plan = (struct run_plan) {
-        .args     = args,
-        .data     = data,
-        .reset    = (enum score_reset) reset,
+        .args = args,
+        .data = data,
+        .reset = (enum score_reset) reset,
         .protocol = custom ? "custom" : p->name,
-        .shard    = 1,
+        .shard = 1,
         .n_shards = 1,
     };
     size_t n = 0;
@@ -119,11 +119,11 @@ bool run_plan_make(const struct run_args * args, struct run_plan * plan, struct 
 
 void run_plan_calls(struct run_plan * plan, int64_t n_windows) {
     const int64_t most = plan->reset == SCORE_RESET_NEVER ? 1 : DEFAULT_GROUP;
-    plan->group        = plan->args->parallel > 0 ? plan->args->parallel
-                         : n_windows < most       ? n_windows
-                                                  : most;
-    plan->n_batch      = plan->args->batch > 0 ? plan->args->batch : TOKENS_PER_CALL / plan->group;
-    plan->n_batch      = plan->n_batch > 0 ? plan->n_batch : 1;
+    plan->group = plan->args->parallel > 0 ? plan->args->parallel
+                  : n_windows < most       ? n_windows
+                                           : most;
+    plan->n_batch = plan->args->batch > 0 ? plan->args->batch : TOKENS_PER_CALL / plan->group;
+    plan->n_batch = plan->n_batch > 0 ? plan->n_batch : 1;
 }
 
 //
@@ -143,9 +143,9 @@ bool run_files_make(const struct run_plan * plan, int i, struct run_files * f) {
     const char *            base = strrchr(args->models.v[i], '/');
     char                    file[512], shard[64] = "";
 
-    f->model          = args->models.v[i];
+    f->model = args->models.v[i];
     const char * name = args->names.n > 0 ? args->names.v[i] : base != NULL ? base + 1 : f->model;
-    size_t       n    = strlen(name);
+    size_t       n = strlen(name);
     n -= args->names.n == 0 && n > 5 && strcmp(name + n - 5, ".gguf") == 0 ? 5 : 0;
     if (plan->n_shards > 1) {
         snprintf(shard, sizeof(shard), ".%" PRId64 "-of-%" PRId64, plan->shard, plan->n_shards);

@@ -9,17 +9,17 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static const int64_t PLAIN_LINE_EVERY_US    = 30 * 1000 * 1000;
+static const int64_t PLAIN_LINE_EVERY_US = 30 * 1000 * 1000;
 static const int64_t TERMINAL_LINE_EVERY_US = 200 * 1000;
 
 void run_progress_begin(struct run_progress * p, bool quiet, double limit_s) {
     ggml_time_init();
     *p = (struct run_progress) {
-        .quiet       = quiet,
+        .quiet = quiet,
         .is_terminal = terminal_is_smart(stderr),
-        .limit_s     = limit_s,
-        .start_us    = ggml_time_us(),
-        .shown_us    = ggml_time_us(),
+        .limit_s = limit_s,
+        .start_us = ggml_time_us(),
+        .shown_us = ggml_time_us(),
     };
 }
 
@@ -50,11 +50,11 @@ static void print_line(const struct run_progress * p, const char * line) {
 }
 
 bool run_progress_score(const struct score_progress * s, void * user) {
-    struct run_progress * p   = user;
+    struct run_progress * p = user;
     const int64_t         now = ggml_time_us();
-    const double  rate        = (double) s->n_tokens / (1e-6 * (double) (now - p->begun_us) + 1e-9);
-    const int64_t left        = p->n_tokens - s->n_resumed - s->n_tokens;
-    const double  left_s      = (double) (left > 0 ? left : 0) / rate;
+    const double  rate = (double) s->n_tokens / (1e-6 * (double) (now - p->begun_us) + 1e-9);
+    const int64_t left = p->n_tokens - s->n_resumed - s->n_tokens;
+    const double  left_s = (double) (left > 0 ? left : 0) / rate;
     if (is_due(p)) {
         char line[1024];
         snprintf(line, sizeof(line),

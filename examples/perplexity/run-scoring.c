@@ -30,29 +30,29 @@ struct scoring {
 
 static struct score_meta make_meta(const struct scoring * s, const char * tool) {
     const struct run_plan * plan = s->plan;
-    const int64_t           T    = plan->args->trained_length;
+    const int64_t           T = plan->args->trained_length;
 
     const struct lrnn_session_params session = device_session_params(&plan->args->device);
-    struct score_meta                meta    = score_meta_of(
+    struct score_meta                meta = score_meta_of(
             s->model, &session, &s->facts, s->windows, &plan->data.window, plan->reset);
-    meta.tool           = tool;
-    meta.model          = s->files->name;
+    meta.tool = tool;
+    meta.model = s->files->name;
     meta.trained_length = T > 0 ? T : meta.trained_length;
-    meta.dataset        = plan->data.data.preset;
-    meta.protocol       = plan->protocol;
-    meta.same_targets   = plan->same_targets;
-    meta.probe          = plan->args->state_norm ? "state-norm" : "";
-    meta.n_batch        = plan->n_batch;
-    meta.group          = plan->group;
-    meta.shard          = plan->shard;
-    meta.n_shards       = plan->n_shards;
+    meta.dataset = plan->data.data.preset;
+    meta.protocol = plan->protocol;
+    meta.same_targets = plan->same_targets;
+    meta.probe = plan->args->state_norm ? "state-norm" : "";
+    meta.n_batch = plan->n_batch;
+    meta.group = plan->group;
+    meta.shard = plan->shard;
+    meta.n_shards = plan->n_shards;
     return meta;
 }
 
 // Scores the windows params->next to params->end.
 static enum exit_code score_windows(
         struct scoring * s, struct score_writer * writer, const struct score_params * params) {
-    const struct windows_summary * data   = windows_get_summary(s->windows);
+    const struct windows_summary * data = windows_get_summary(s->windows);
     struct score_result            result = { 0 };
     struct lrnn_error              err, why;
 
@@ -61,12 +61,12 @@ static enum exit_code score_windows(
             (int64_t) ((double) data->n_tokens * (double) (params->end - params->next) /
                        (double) data->n_windows);
     s->progress.begun_us = ggml_time_us();
-    const bool done      = score_run(s->model, s->windows, writer, params, &result, &err);
+    const bool done = score_run(s->model, s->windows, writer, params, &result, &err);
     run_progress_clear(&s->progress);
     if (result.warning[0] != '\0' && !s->plan->args->quiet) {
         program_say("%s", result.warning);
     }
-    const bool closed  = score_writer_close(writer, &why);
+    const bool closed = score_writer_close(writer, &why);
     const bool stopped = !done && err.kind == LRNN_ERROR_CANCELLED;
     if ((!done && !stopped) || !closed) {
         return program_error(!done && !stopped ? &err : &why);
@@ -80,19 +80,19 @@ static enum exit_code score_model(struct scoring * s) {
     struct lrnn_error       err;
     char                    tool[64];
     snprintf(tool, sizeof(tool), "lrnn-perplexity %s", lrnn_version());
-    const struct score_meta meta   = make_meta(s, tool);
+    const struct score_meta meta = make_meta(s, tool);
     struct score_params     params = {
-            .session          = device_session_params(&args->device),
-            .n_batch          = plan->n_batch,
-            .group            = plan->group,
-            .reset            = plan->reset,
-            .state_norm       = args->state_norm,
-            .resume           = args->resume,
-            .max_length       = plan->data.window.length,
+            .session = device_session_params(&args->device),
+            .n_batch = plan->n_batch,
+            .group = plan->group,
+            .reset = plan->reset,
+            .state_norm = args->state_norm,
+            .resume = args->resume,
+            .max_length = plan->data.window.length,
             .checkpoint_every = args->checkpoint_every,
-            .checkpoints      = s->files->checkpoints,
-            .callback         = run_progress_score,
-            .user             = &s->progress,
+            .checkpoints = s->files->checkpoints,
+            .callback = run_progress_score,
+            .user = &s->progress,
     };
     score_shard_range(&meta, &params.first, &params.end);
     if (params.first == params.end && !args->quiet) {
@@ -115,9 +115,9 @@ static enum exit_code score_model(struct scoring * s) {
 }
 
 static enum exit_code read_data(struct scoring * s) {
-    const struct run_plan * plan      = s->plan;
+    const struct run_plan * plan = s->plan;
     bool                    has_stdin = false;
-    enum exit_code          code      = EXIT_CODE_OK;
+    enum exit_code          code = EXIT_CODE_OK;
     for (int i = 0; i < plan->data.paths.n; ++i) {
         has_stdin = has_stdin || strcmp(plan->data.paths.v[i], "-") == 0;
     }
@@ -219,16 +219,16 @@ static enum exit_code name_files(const struct run_plan * plan, struct run_files 
 }
 
 enum exit_code run_models(struct run_plan * plan) {
-    const int          n     = plan->args->models.n;
+    const int          n = plan->args->models.n;
     struct run_files * files = calloc((size_t) n, sizeof(*files));
-    struct scoring     s     = { .plan = plan };
+    struct scoring     s = { .plan = plan };
     if (files == NULL) {
         return program_fail(EXIT_CODE_SYSTEM, "out of memory");
     }
     run_progress_begin(&s.progress, plan->args->quiet, plan->limit_s);
     enum exit_code code = name_files(plan, files);
     for (int i = 0; i < n && (code == EXIT_CODE_OK || code == EXIT_CODE_NOT_FINITE); ++i) {
-        s.files                  = &files[i];
+        s.files = &files[i];
         const enum exit_code one = run_model(&s);
         code = one != EXIT_CODE_OK ? one : code; // the next model runs even if this one diverged
         lrnn_model_free(s.model);

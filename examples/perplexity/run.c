@@ -45,11 +45,11 @@ static int replace_probe(int argc, char ** argv) {
 
 enum exit_code run_main(int argc, char ** argv) {
     struct run_args args = {
-        .data             = DATA_DEFAULTS,
-        .reset            = -1,
-        .out              = ".",
+        .data = DATA_DEFAULTS,
+        .reset = -1,
+        .out = ".",
         .checkpoint_every = 16384,
-        .device           = DEVICE_OPTIONS_DEFAULTS,
+        .device = DEVICE_OPTIONS_DEFAULTS,
     };
     args.data.window.length = args.data.window.max_windows = 0;
     args.data.mode = args.data.bos = args.data.eos = -1;
@@ -104,10 +104,10 @@ enum exit_code run_main(int argc, char ** argv) {
         opt_flag("-q, --quiet", &args.quiet, "no progress, no warnings"),
     };
     const struct program program = {
-        .name     = "lrnn-perplexity run",
-        .summary  = "scores every token of a data set, for reports on length extrapolation",
-        .usage    = "-m M.gguf --data PATH [options]\n"
-                    "--list-datasets",
+        .name = "lrnn-perplexity run",
+        .summary = "scores every token of a data set, for reports on length extrapolation",
+        .usage = "-m M.gguf --data PATH [options]\n"
+                 "--list-datasets",
         .examples = "lrnn-perplexity run -m neg.gguf -m pos.gguf --dataset codeparrot --data "
                     "valid.json.gz --window 131072 --max-windows 16 --out results\n"
                     "lrnn-perplexity run -m model.gguf --data book.txt --protocol document "

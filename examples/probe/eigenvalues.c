@@ -7,8 +7,8 @@
 
 bool eigenvalues_init(struct eigenvalues * e, int n_layers, int64_t every) {
     *e = (struct eigenvalues) { .n_layers = n_layers,
-        .every                            = every,
-        .layers                           = calloc((size_t) n_layers, sizeof(*e->layers)) };
+        .every = every,
+        .layers = calloc((size_t) n_layers, sizeof(*e->layers)) };
     for (int i = 0; e->layers != NULL && i < n_layers; ++i) {
         e->layers[i].lo = e->layers[i].gate_lo = INFINITY;
         e->layers[i].hi = e->layers[i].gate_hi = -INFINITY;
@@ -22,16 +22,16 @@ void eigenvalues_free(struct eigenvalues * e) {
 
 static void count(struct eigenvalues_layer * l, double re, double im) {
     const double rounding = 1e-6; // keys are F32: a zero may become −1e-8
-    const double size     = im == 0.0 ? fabs(re) : hypot(re, im);
-    int          bin      = (int) floor((re + 1.0) / 2.0 * EIGENVALUES_BINS);
-    bin                   = bin < 0 ? 0 : bin >= EIGENVALUES_BINS ? EIGENVALUES_BINS - 1 : bin;
+    const double size = im == 0.0 ? fabs(re) : hypot(re, im);
+    int          bin = (int) floor((re + 1.0) / 2.0 * EIGENVALUES_BINS);
+    bin = bin < 0 ? 0 : bin >= EIGENVALUES_BINS ? EIGENVALUES_BINS - 1 : bin;
     l->n++;
     l->n_negative += re < -rounding;
     l->n_complex += fabs(im) > rounding;
     l->n_outside += size > 1.0 + 1e-5;
     l->bins[bin]++;
-    l->lo      = re < l->lo ? re : l->lo;
-    l->hi      = re > l->hi ? re : l->hi;
+    l->lo = re < l->lo ? re : l->lo;
+    l->hi = re > l->hi ? re : l->hi;
     l->largest = size > l->largest ? size : l->largest;
 }
 
@@ -47,13 +47,13 @@ static const float * at(const struct lrnn_trace_event * event, const struct lrnn
 // Π_j (I − β_j k_j k_jᵀ) diag(gate). Counts the eigenvalues of the factors; others are the gate.
 static bool householder(const struct lrnn_trace_event * event, struct eigenvalues * e,
         struct eigenvalues_layer * l, int64_t h, int64_t token, double * work) {
-    const struct lrnn_trace_tensor * k    = lrnn_trace_find(event, "k");
+    const struct lrnn_trace_tensor * k = lrnn_trace_find(event, "k");
     const struct lrnn_trace_tensor * beta = lrnn_trace_find(event, "beta");
     const struct lrnn_trace_tensor * gate = lrnn_trace_find(event, "gate");
-    const int                        n    = (int) k->ne[2];
-    const float *                    kh   = at(event, k, h, token);
-    const float *                    bh   = at(event, beta, h, token);
-    const float *                    gh   = gate != NULL ? at(event, gate, h, token) : NULL;
+    const int                        n = (int) k->ne[2];
+    const float *                    kh = at(event, k, h, token);
+    const float *                    bh = at(event, beta, h, token);
+    const float *                    gh = gate != NULL ? at(event, gate, h, token) : NULL;
 
     if (gh != NULL && gate->ne[0] > 1) {
         // (I − β k kᵀ) diag(g) is similar to diag(g) − β u uᵀ, u = g^½ ∘ k
@@ -67,8 +67,8 @@ static bool householder(const struct lrnn_trace_event * event, struct eigenvalue
                 e->error = "it has a negative gate of a key channel together with a reflection";
                 return false;
             }
-            g[i]       = gh[i];
-            z2[i]      = (double) bh[0] * gh[i] * kh[i] * kh[i];
+            g[i] = gh[i];
+            z2[i] = (double) bh[0] * gh[i] * kh[i] * kh[i];
             l->gate_lo = fmin(l->gate_lo, gh[i]);
             l->gate_hi = fmax(l->gate_hi, gh[i]);
         }
@@ -85,8 +85,8 @@ static bool householder(const struct lrnn_trace_event * event, struct eigenvalue
         return false;
     }
     const double g = gh != NULL ? gh[0] : 1.0;
-    l->gate_lo     = fmin(l->gate_lo, g);
-    l->gate_hi     = fmax(l->gate_hi, g);
+    l->gate_lo = fmin(l->gate_lo, g);
+    l->gate_hi = fmax(l->gate_hi, g);
     for (int i = 0; i < n; ++i) {
         count(l, g * re[i], g * im[i]);
     }
@@ -101,7 +101,7 @@ static bool rank_one(const struct lrnn_trace_event * event, struct eigenvalues *
     const float * wh = at(event, lrnn_trace_find(event, "w"), h, token);
     double *      g = work, *z2 = work + event->d_k, *out = work + 2 * event->d_k;
     for (int64_t i = 0; i < event->d_k; ++i) {
-        g[i]  = gh[i];
+        g[i] = gh[i];
         z2[i] = (double) wh[i] * rh[i];
         if (z2[i] < 0.0) {
             e->error = "its rank-one part is not similar to a symmetric one";
@@ -128,9 +128,9 @@ static void diagonal(const struct lrnn_trace_event * event, const char * name, b
 // per head each.
 static void exponential(const struct lrnn_trace_event * event, struct eigenvalues_layer * l,
         int64_t h, int64_t token) {
-    const struct lrnn_trace_tensor * A  = lrnn_trace_find(event, "A");
+    const struct lrnn_trace_tensor * A = lrnn_trace_find(event, "A");
     const struct lrnn_trace_tensor * dt = lrnn_trace_find(event, "dt");
-    const float *                    d  = at(event, dt, h, token);
+    const float *                    d = at(event, dt, h, token);
     const float * a = A->data + h / (event->n_head / A->ne[2]) * A->ne[0] * A->ne[1];
     for (int64_t i = 0; i < A->ne[1]; ++i) {
         for (int64_t j = 0; j < A->ne[0]; ++j) {
@@ -144,7 +144,7 @@ bool eigenvalues_trace(const struct lrnn_trace_event * event, void * user) {
     struct eigenvalues *       e = user;
     struct eigenvalues_layer * l =
             event->layer >= 0 && event->layer < e->n_layers ? &e->layers[event->layer] : NULL;
-    double * work  = l != NULL ? malloc((size_t) event->d_k * 5 * sizeof(*work)) : NULL;
+    double * work = l != NULL ? malloc((size_t) event->d_k * 5 * sizeof(*work)) : NULL;
     bool     going = work != NULL;
     if (!going) {
         e->error = l == NULL ? "it has a recurrence outside the layers" : "out of memory";
@@ -192,8 +192,8 @@ struct eigenvalues_layer eigenvalues_total(const struct eigenvalues * e) {
         for (int b = 0; b < EIGENVALUES_BINS; ++b) {
             t.bins[b] += l->bins[b];
         }
-        t.lo      = fmin(t.lo, l->lo);
-        t.hi      = fmax(t.hi, l->hi);
+        t.lo = fmin(t.lo, l->lo);
+        t.hi = fmax(t.hi, l->hi);
         t.largest = fmax(t.largest, l->largest);
         t.gate_lo = fmin(t.gate_lo, l->gate_lo);
         t.gate_hi = fmax(t.gate_hi, l->gate_hi);

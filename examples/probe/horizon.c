@@ -41,11 +41,11 @@ static bool measure_init(struct measure * m, struct horizon * horizon,
                 n_states, m->n_vocab, n_rows, VALUES_MAX);
     }
     const size_t size = (size_t) (n_states * m->n_vocab);
-    m->state_of       = calloc((size_t) m->n_vocab, sizeof(*m->state_of));
-    m->answers        = calloc((size_t) n_states, sizeof(*m->answers));
-    m->centroids      = calloc(size, sizeof(*m->centroids));
-    m->sums           = calloc((size_t) n_rows * size, sizeof(*m->sums));
-    m->counts         = calloc((size_t) (n_rows * n_states), sizeof(*m->counts));
+    m->state_of = calloc((size_t) m->n_vocab, sizeof(*m->state_of));
+    m->answers = calloc((size_t) n_states, sizeof(*m->answers));
+    m->centroids = calloc(size, sizeof(*m->centroids));
+    m->sums = calloc((size_t) n_rows * size, sizeof(*m->sums));
+    m->counts = calloc((size_t) (n_rows * n_states), sizeof(*m->counts));
     if (m->state_of == NULL || m->answers == NULL || m->centroids == NULL || m->sums == NULL ||
             m->counts == NULL) {
         return error_no_memory(err, "the readouts of %" PRId64 " states", n_states);
@@ -72,7 +72,7 @@ static void add_readout(int64_t position, int32_t answer, const float * logits, 
             return;
         }
         m->answers[m->n_states] = answer;
-        m->state_of[answer]     = m->n_states++;
+        m->state_of[answer] = m->n_states++;
     }
     const int row = find_row(m->horizon, position), s = m->state_of[answer];
     double *  sum = m->sums + ((size_t) row * (size_t) m->n_states_max + (size_t) s) * m->n_vocab;
@@ -84,11 +84,11 @@ static void add_readout(int64_t position, int32_t answer, const float * logits, 
 
 // Compares a readout with the centroid of its state, and adds it to the sums of its window.
 static void compare_readout(int64_t position, int32_t answer, const float * logits, void * user) {
-    struct measure *     m   = user;
-    const int            s   = m->state_of[answer];
+    struct measure *     m = user;
+    const int            s = m->state_of[answer];
     struct horizon_row * row = &m->horizon->rows[find_row(m->horizon, position)];
     if (s >= 0 && s < m->n_centroids) {
-        const double * c   = m->centroids + (size_t) s * (size_t) m->n_vocab;
+        const double * c = m->centroids + (size_t) s * (size_t) m->n_vocab;
         double         sum = 0.0;
         for (int64_t k = 0; k < m->n_vocab; ++k) {
             sum += ((double) logits[k] - c[k]) * ((double) logits[k] - c[k]);
@@ -102,10 +102,10 @@ static void compare_readout(int64_t position, int32_t answer, const float * logi
 // c_s, from the sums of all windows; then clears them.
 static void find_centroids(struct measure * m) {
     const int64_t n = m->n_vocab;
-    m->n_centroids  = m->n_states;
+    m->n_centroids = m->n_states;
     for (int s = 0; s < m->n_centroids; ++s) {
         int64_t  count = 0;
-        double * c     = m->centroids + (size_t) s * (size_t) n;
+        double * c = m->centroids + (size_t) s * (size_t) n;
         for (int r = 0; r < m->horizon->n_rows; ++r) {
             const size_t i = (size_t) (r * m->n_states_max + s);
             for (int64_t k = 0; k < n; ++k) {
@@ -138,11 +138,11 @@ static double find_margin(const struct measure * m) {
 static double find_separation(const struct measure * m, int row) {
     double smallest = NAN;
     for (int s = 0; s < m->n_states; ++s) {
-        const size_t  i  = (size_t) (row * m->n_states_max + s);
+        const size_t  i = (size_t) (row * m->n_states_max + s);
         const int64_t ni = m->counts[i];
         for (int t = 0; t < s && ni > 0; ++t) {
-            const size_t  j   = (size_t) (row * m->n_states_max + t);
-            const int64_t nj  = m->counts[j];
+            const size_t  j = (size_t) (row * m->n_states_max + t);
+            const int64_t nj = m->counts[j];
             double        sum = 0.0;
             for (int64_t k = 0; k < m->n_vocab && nj > 0; ++k) {
                 const double d = m->sums[i * (size_t) m->n_vocab + (size_t) k] / (double) ni -
@@ -178,23 +178,23 @@ bool horizon_measure(struct lrnn_model * model, const struct task * task,
         measure_free(&m);
         return false;
     }
-    pass.n_lengths    = 1;
-    pass.observe      = add_readout;
+    pass.n_lengths = 1;
+    pass.observe = add_readout;
     pass.observe_user = &m;
-    ok                = probe_by_length(model, task, &pass, &result, err);
+    ok = probe_by_length(model, task, &pass, &result, err);
     if (ok && !result.stopped) {
         find_centroids(&m);
         horizon->margin = find_margin(&m);
         pass.lengths[0] = longest;
-        pass.observe    = compare_readout;
-        ok              = probe_by_length(model, task, &pass, &result, err);
+        pass.observe = compare_readout;
+        ok = probe_by_length(model, task, &pass, &result, err);
     }
     horizon->stopped = result.stopped;
     if (ok && !result.stopped) {
         horizon->first_error = result.first_error;
         for (int i = 0; i < horizon->n_rows; ++i) {
             struct horizon_row * row = &horizon->rows[i];
-            row->separation          = find_separation(&m, i);
+            row->separation = find_separation(&m, i);
             if (row->spread > horizon->margin && horizon->crossed == 0) {
                 horizon->crossed = row->position;
             }

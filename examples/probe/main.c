@@ -53,9 +53,9 @@ static bool has_task(const struct args * args) {
 static struct task * find_task(const struct args * args, const struct lrnn_model * model,
         char * name, size_t name_size, struct lrnn_error * err) {
     size_t       stated_size = 0, automaton_size = 0;
-    const char * stated    = lrnn_model_get_string(model, "lrnn.task", &stated_size);
+    const char * stated = lrnn_model_get_string(model, "lrnn.task", &stated_size);
     const char * automaton = lrnn_model_get_string(model, "lrnn.task.automaton", &automaton_size);
-    char *       file      = NULL;
+    char *       file = NULL;
 
     if (args->automaton != NULL) {
         snprintf(name, name_size, "automaton");
@@ -84,8 +84,8 @@ static struct task * find_task(const struct args * args, const struct lrnn_model
 static bool find_tokens(const struct args * args, struct lrnn_model * model,
         const struct task * task, int32_t ** tokens, int64_t * n, struct lrnn_error * err) {
     const bool has_ids = args->ids_file != NULL;
-    char *     text    = NULL;
-    size_t     size    = 0;
+    char *     text = NULL;
+    size_t     size = 0;
 
     *tokens = NULL;
     if (task != NULL) {
@@ -105,23 +105,23 @@ static bool find_tokens(const struct args * args, struct lrnn_model * model,
 static bool count_eigenvalues(const struct args * args, struct lrnn_model * model,
         const struct task * task, struct eigenvalues * e, struct lrnn_error * err) {
     const int64_t n_layer = lrnn_model_get_info(model).n_layer;
-    int32_t *     tokens  = NULL;
-    int64_t       n       = 0;
+    int32_t *     tokens = NULL;
+    int64_t       n = 0;
 
     bool ok = find_tokens(args, model, task, &tokens, &n, err);
-    n       = n < EIGENVALUES_TOKENS ? n : EIGENVALUES_TOKENS;
+    n = n < EIGENVALUES_TOKENS ? n : EIGENVALUES_TOKENS;
     if (ok && !eigenvalues_init(e, (int) n_layer, n > 512 ? n / 512 : 1)) {
         error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for %" PRId64 " layers", n_layer);
         ok = false;
     }
     struct lrnn_session_params params = device_session_params(&args->device);
-    params.n_batch                    = 512;
-    params.trace_kinds                = LRNN_TRACE_SCANS;
-    params.trace                      = eigenvalues_trace;
-    params.trace_user                 = e;
-    const struct lrnn_input input     = { .tokens = tokens, .n_tokens = n };
-    struct lrnn_session *   session   = ok ? lrnn_session_new(model, &params, err) : NULL;
-    ok                                = session != NULL && lrnn_eval(session, &input, 1, err);
+    params.n_batch = 512;
+    params.trace_kinds = LRNN_TRACE_SCANS;
+    params.trace = eigenvalues_trace;
+    params.trace_user = e;
+    const struct lrnn_input input = { .tokens = tokens, .n_tokens = n };
+    struct lrnn_session *   session = ok ? lrnn_session_new(model, &params, err) : NULL;
+    ok = session != NULL && lrnn_eval(session, &input, 1, err);
     if (session != NULL && !ok && e->error != NULL) {
         error_set(err, LRNN_ERROR_BAD_MODEL, "cannot compute the eigenvalues of this model: %s",
                 e->error);
@@ -143,16 +143,16 @@ static bool on_progress(int64_t done, int64_t total, void * user) {
 
 static bool probe(const struct args * args, struct lrnn_model * model, const struct task * task,
         struct probed * probed, struct lrnn_error * err) {
-    const struct option_ints * lengths  = args->sample.n > 0 ? &args->sample : &args->lengths;
+    const struct option_ints * lengths = args->sample.n > 0 ? &args->sample : &args->lengths;
     struct progress            progress = { 0 };
-    struct probe_params        params   = {
-                 .n_lengths   = lengths->n,
-                 .n_sequences = args->trials,
-                 .seed        = (uint64_t) args->seed,
-                 .session     = device_session_params(&args->device),
-                 .n_batch     = (int32_t) args->batch,
-                 .progress    = on_progress,
-                 .user        = &progress,
+    struct probe_params        params = {
+               .n_lengths = lengths->n,
+               .n_sequences = args->trials,
+               .seed = (uint64_t) args->seed,
+               .session = device_session_params(&args->device),
+               .n_batch = (int32_t) args->batch,
+               .progress = on_progress,
+               .user = &progress,
     };
     memcpy(params.lengths, lengths->v, sizeof(lengths->v));
     const bool ok = args->horizon ? horizon_measure(model, task, &params, &probed->horizon, err)
@@ -180,22 +180,22 @@ static bool check_task(const struct args * args, const struct probed * first,
 static enum exit_code probe_model(const struct args * args, const char * path,
         const struct probed * first, struct probed * p) {
     struct lrnn_error   err;
-    bool                ok    = true;
-    struct task *       task  = NULL;
+    bool                ok = true;
+    struct task *       task = NULL;
     struct lrnn_model * model = device_options_load(&args->device, path, args->json, &err);
     if (model == NULL) {
         return program_error(&err);
     }
     const char * slash = strrchr(path, '/');
-    const char * file  = slash != NULL ? slash + 1 : path;
-    const size_t n     = strlen(file);
-    const bool   gguf  = n > 5 && strcmp(file + n - 5, ".gguf") == 0;
+    const char * file = slash != NULL ? slash + 1 : path;
+    const size_t n = strlen(file);
+    const bool   gguf = n > 5 && strcmp(file + n - 5, ".gguf") == 0;
 
     *p = (struct probed) { 0 };
     snprintf(p->name, sizeof(p->name), "%.*s", (int) (gguf ? n - 5 : n), file);
     snprintf(p->eigenvalues, sizeof(p->eigenvalues), "%s", lrnn_model_get_info(model).eigenvalues);
     if (has_task(args)) {
-        task      = find_task(args, model, p->task, sizeof(p->task), &err);
+        task = find_task(args, model, p->task, sizeof(p->task), &err);
         p->chance = task != NULL ? task_chance(task) : 0.0;
         ok = task != NULL && check_task(args, first, p, &err) && probe(args, model, task, p, &err);
     }
@@ -289,14 +289,14 @@ static enum exit_code check_args(const struct args * args) {
 
 static enum exit_code run(void * user) {
     static struct probed probed[OPTION_LIST_MAX];
-    const struct args *  args    = user;
-    enum exit_code       code    = check_args(args);
-    int                  n       = 0;
+    const struct args *  args = user;
+    enum exit_code       code = check_args(args);
+    int                  n = 0;
     bool                 stopped = false;
 
     interrupt_listen();
     while (code == EXIT_CODE_OK && n < args->models.n && !stopped) {
-        code    = probe_model(args, args->models.v[n], n > 0 ? probed : NULL, &probed[n]);
+        code = probe_model(args, args->models.v[n], n > 0 ? probed : NULL, &probed[n]);
         stopped = is_stopped(&probed[n]);
         n += code == EXIT_CODE_OK;
     }
@@ -313,9 +313,9 @@ static enum exit_code run(void * user) {
 int main(int argc, char ** argv) {
     struct args args = {
         .lengths = { .n = 4, .v = { 40, 256, 1024, 4096 } },
-        .trials  = 16,
-        .device  = DEVICE_OPTIONS_DEFAULTS,
-        .batch   = 2048,
+        .trials = 16,
+        .device = DEVICE_OPTIONS_DEFAULTS,
+        .batch = 2048,
     };
     const struct option options[] = {
         opt_group("What"),
@@ -356,12 +356,12 @@ int main(int argc, char ** argv) {
         DEVICE_BATCH(args.batch),
     };
     const struct program program = {
-        .name     = "lrnn-probe",
-        .summary  = "measures whether a model tracks a state, how far, and with which eigenvalues",
-        .usage    = "-m M.gguf --length 256,65536       accuracy by position\n"
-                    "-m M.gguf --sample 40,256          the score of the paper\n"
-                    "-m M.gguf --horizon                up to where tracking is certain\n"
-                    "-m M.gguf --eigenvalues [-f TEXT]  eigenvalues of the transitions",
+        .name = "lrnn-probe",
+        .summary = "measures whether a model tracks a state, how far, and with which eigenvalues",
+        .usage = "-m M.gguf --length 256,65536       accuracy by position\n"
+                 "-m M.gguf --sample 40,256          the score of the paper\n"
+                 "-m M.gguf --horizon                up to where tracking is certain\n"
+                 "-m M.gguf --eigenvalues [-f TEXT]  eigenvalues of the transitions",
         .examples = "lrnn-probe -m s5.gguf -m s5-01.gguf --length 100-1000000*10 --trials 1\n"
                     "lrnn-probe -m delta-net.gguf --eigenvalues -f book.txt --svg spectrum.svg",
         OPTIONS(options),

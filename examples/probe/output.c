@@ -132,7 +132,7 @@ static const char * counted(enum lrnn_transition kind) {
 }
 
 void output_eigenvalues(FILE * out, const struct probed * probed) {
-    const struct eigenvalues *     e     = &probed->spectrum;
+    const struct eigenvalues *     e = &probed->spectrum;
     const struct eigenvalues_layer total = eigenvalues_total(e);
 
     fprintf(out, "%s, range %s\neigenvalues %s\n\n", probed->name, probed->eigenvalues,
@@ -163,7 +163,7 @@ void output_eigenvalues(FILE * out, const struct probed * probed) {
     }
     fprintf(out, "\nreal part       share\n");
     for (int b = 0; b < EIGENVALUES_BINS; b += 2) { // two bins per line: twenty lines
-        const int64_t n  = total.bins[b] + total.bins[b + 1];
+        const int64_t n = total.bins[b] + total.bins[b + 1];
         const double  lo = -1.0 + 2.0 * b / EIGENVALUES_BINS;
         fprintf(out, "%5.1f to %4.1f  %6.2f%%  ", lo, lo + 4.0 / EIGENVALUES_BINS,
                 100.0 * (double) n / (double) total.n);
@@ -317,12 +317,12 @@ _Static_assert((int) HORIZON_ROWS_MAX <= (int) PROBE_LENGTHS_MAX, "x and y have 
 
 static void add_curve(struct chart_data * d, int i, int n) {
     d->curves[i] = (struct chart_series) {
-        .name  = d->names[i],
-        .n     = n,
-        .x     = d->x[i],
-        .y     = d->y[i],
+        .name = d->names[i],
+        .n = n,
+        .x = d->x[i],
+        .y = d->y[i],
         .color = i,
-        .dash  = i,
+        .dash = i,
     };
 }
 
@@ -336,13 +336,13 @@ static void add_accuracies(struct chart_data * d, const struct probed * probed, 
         add_curve(d, i, result->n_rows);
     }
     d->panels[d->n_panels++] = (struct chart_panel) {
-        .title    = probed[0].task,
-        .x_label  = "position",
-        .y_label  = "scaled accuracy",
-        .zero     = "chance",
-        .x_scale  = CHART_LOG2,
-        .height   = 260,
-        .series   = d->curves,
+        .title = probed[0].task,
+        .x_label = "position",
+        .y_label = "scaled accuracy",
+        .zero = "chance",
+        .x_scale = CHART_LOG2,
+        .height = 260,
+        .series = d->curves,
         .n_series = n,
     };
 }
@@ -357,14 +357,14 @@ static void add_horizons(struct chart_data * d, const struct probed * probed, in
         add_curve(d, i, h->n_rows);
     }
     d->panels[d->n_panels++] = (struct chart_panel) {
-        .title    = "tracking horizon: where the spread reaches the margin",
-        .x_label  = "position",
-        .y_label  = "spread / margin",
-        .x_scale  = CHART_LOG2,
-        .y_min    = 0.0,
-        .y_max    = 2.0,
-        .height   = 260,
-        .series   = d->curves,
+        .title = "tracking horizon: where the spread reaches the margin",
+        .x_label = "position",
+        .y_label = "spread / margin",
+        .x_scale = CHART_LOG2,
+        .y_min = 0.0,
+        .y_max = 2.0,
+        .height = 260,
+        .series = d->curves,
         .n_series = n,
     };
 }
@@ -375,28 +375,28 @@ static void add_spectrum(struct chart_data * d, const struct eigenvalues * spect
         d->shares[i][b] = total.n > 0 ? (double) total.bins[b] / (double) total.n : 0.0;
     }
     d->spectra[i] = (struct chart_series) {
-        .name  = "all layers",
-        .kind  = CHART_STEPS,
-        .n     = EIGENVALUES_BINS,
-        .x     = d->bins,
-        .y     = d->shares[i],
+        .name = "all layers",
+        .kind = CHART_STEPS,
+        .n = EIGENVALUES_BINS,
+        .x = d->bins,
+        .y = d->shares[i],
         .color = i,
     };
     d->panels[d->n_panels++] = (struct chart_panel) {
-        .title    = d->names[i],
-        .x_label  = "real part of the eigenvalues",
-        .y_label  = "share",
-        .x_lo     = -1.0,
-        .x_hi     = 1.0,
-        .height   = 200,
-        .series   = &d->spectra[i],
+        .title = d->names[i],
+        .x_label = "real part of the eigenvalues",
+        .y_label = "share",
+        .x_lo = -1.0,
+        .x_hi = 1.0,
+        .height = 200,
+        .series = &d->spectra[i],
         .n_series = 1,
     };
 }
 
 void output_svg(FILE * out, const struct probed * probed, int n) {
     struct chart_stack stacks[CHART_MODELS_MAX + 1] = { 0 };
-    struct chart_data  d                            = { .n_panels = 0 };
+    struct chart_data  d = { .n_panels = 0 };
 
     n = n < CHART_MODELS_MAX ? n : CHART_MODELS_MAX;
     for (int i = 0; i < n; ++i) {
@@ -419,9 +419,9 @@ void output_svg(FILE * out, const struct probed * probed, int n) {
         stacks[i] = (struct chart_stack) { .panels = &d.panels[i], .n_panels = 1 };
     }
     const struct chart chart = {
-        .stacks      = stacks,
-        .n_stacks    = d.n_panels,
-        .n_across    = d.n_panels < 4 ? 1 : 2,
+        .stacks = stacks,
+        .n_stacks = d.n_panels,
+        .n_across = d.n_panels < 4 ? 1 : 2,
         .panel_width = 480,
     };
     chart_write_svg(&chart, out);

@@ -23,17 +23,17 @@ static void to_hessenberg(int n, double * a) {
         }
         for (int j = m - 1; j < n && pivot != m; ++j) {
             const double t = A(pivot, j);
-            A(pivot, j)    = A(m, j);
-            A(m, j)        = t;
+            A(pivot, j) = A(m, j);
+            A(m, j) = t;
         }
         for (int i = 0; i < n && pivot != m; ++i) {
             const double t = A(i, pivot);
-            A(i, pivot)    = A(i, m);
-            A(i, m)        = t;
+            A(i, pivot) = A(i, m);
+            A(i, m) = t;
         }
         for (int i = m + 1; i < n; ++i) {
             const double y = A(i, m - 1) / x;
-            A(i, m - 1)    = 0.0;
+            A(i, m - 1) = 0.0;
             for (int j = m; j < n; ++j) {
                 A(i, j) -= y * A(m, j);
             }
@@ -52,14 +52,14 @@ static void two_by_two(double a, double b, double c, double d, double * re, doub
     if (disc >= 0.0) {
         // the larger root; the other from their product, which avoids cancellation
         const double root = sqrt(disc);
-        const double big  = half >= 0.0 ? half + root : half - root;
-        re[0]             = big;
-        re[1]             = big != 0.0 ? (a * d - b * c) / big : 0.0;
+        const double big = half >= 0.0 ? half + root : half - root;
+        re[0] = big;
+        re[1] = big != 0.0 ? (a * d - b * c) / big : 0.0;
         im[0] = im[1] = 0.0;
     } else {
         re[0] = re[1] = half;
-        im[0]         = sqrt(-disc);
-        im[1]         = -im[0];
+        im[0] = sqrt(-disc);
+        im[1] = -im[0];
     }
 }
 
@@ -73,7 +73,7 @@ static void francis_step(int n, double * h, int lo, int hi, double s, double p) 
     for (int k = lo; k < hi; ++k) {
         // a Householder reflection of (x, y, z) onto the first axis, from both sides
         const int    last = k + 2 <= hi ? k + 2 : hi;
-        const double zz   = last == k + 2 ? z : 0.0;
+        const double zz = last == k + 2 ? z : 0.0;
         const double norm = sqrt(x * x + y * y + zz * zz);
         if (norm != 0.0) {
             const double v0 = x + (x >= 0.0 ? norm : -norm), v1 = y, v2 = zz;
@@ -135,8 +135,8 @@ bool spectrum_of_matrix(int n, double * a, double * re, double * im) {
             double p = A(hi - 1, hi - 1) * A(hi, hi) - A(hi - 1, hi) * A(hi, hi - 1);
             if (tries % 10 == 0) { // the matrix may be a fixed point: use another shift
                 const double e = fabs(A(hi, hi - 1)) + fabs(A(hi - 1, hi - 2));
-                s              = 1.5 * e;
-                p              = e * e;
+                s = 1.5 * e;
+                p = e * e;
             }
             francis_step(n, a, lo, hi, s, p);
         }
@@ -206,7 +206,7 @@ static int compare(const void * a, const void * b) {
 
 void spectrum_of_rank_one(
         int64_t d, const double * g, const double * z2, double * eigenvalues, double * work) {
-    struct entry * e     = (struct entry *) work;
+    struct entry * e = (struct entry *) work;
     double         total = 0.0;
     for (int64_t i = 0; i < d; ++i) {
         e[i] = (struct entry) { g[i], z2[i] };

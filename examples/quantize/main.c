@@ -146,23 +146,23 @@ static void print_warnings(const struct lrnn_quantizer * q, bool has_imatrix) {
 }
 
 static enum exit_code run(void * user) {
-    const struct args *               args   = user;
+    const struct args *               args = user;
     const struct lrnn_quantize_params params = {
-        .type             = args->type,
-        .tensor_types     = args->tensor_types.v,
-        .n_tensor_types   = args->tensor_types.n,
-        .imatrix          = args->imatrix,
+        .type = args->type,
+        .tensor_types = args->tensor_types.v,
+        .n_tensor_types = args->tensor_types.n,
+        .imatrix = args->imatrix,
         .allow_requantize = args->allow_requantize,
-        .n_threads        = (int32_t) args->threads,
+        .n_threads = (int32_t) args->threads,
     };
     struct lrnn_quantize_tensor t;
     struct output               out = { .quiet = args->quiet };
-    int                         n   = 0;
+    int                         n = 0;
     struct lrnn_error           err;
 
     if (!args->dry_run) {
         const char * const   inputs[] = { args->in, args->imatrix };
-        const enum exit_code code     = output_check(args->out, inputs, 2);
+        const enum exit_code code = output_check(args->out, inputs, 2);
         if (code != EXIT_CODE_OK) {
             return code;
         }
@@ -240,10 +240,10 @@ int main(int argc, char ** argv) {
         opt_flag("-q, --quiet", &args.quiet, "no progress"),
     };
     const struct program program = {
-        .name     = "lrnn-quantize",
-        .summary  = "stores a model in fewer bits per weight, and prints one line per tensor with "
-                    "the relative RMS error of its weights",
-        .usage    = "IN.gguf OUT.gguf TYPE [options]",
+        .name = "lrnn-quantize",
+        .summary = "stores a model in fewer bits per weight, and prints one line per tensor with "
+                   "the relative RMS error of its weights",
+        .usage = "IN.gguf OUT.gguf TYPE [options]",
         .examples = "lrnn-quantize model.gguf model-q8_0.gguf Q8_0\n"
                     "lrnn-quantize model.gguf model-q4_k.gguf Q4_K --imatrix model.imatrix.gguf "
                     "--tensor-type '^output\\.weight$=Q6_K'",

@@ -35,7 +35,7 @@ static bool find_address(
         const struct args * args, struct sockaddr_in * addr, struct lrnn_error * err) {
     const struct addrinfo hints = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM };
     struct addrinfo *     found = NULL;
-    const int             code  = getaddrinfo(args->host, NULL, &hints, &found);
+    const int             code = getaddrinfo(args->host, NULL, &hints, &found);
     if (code != 0) {
         return error_set(err, LRNN_ERROR_SYSTEM,
                 "--host %s: %s; expected the name or IPv4 address of this machine", args->host,
@@ -50,7 +50,7 @@ static bool find_address(
 // Tries to listen. ggml would fail without a reason.
 static bool check_address(
         const struct args * args, const struct sockaddr_in * addr, struct lrnn_error * err) {
-    const int  sock  = socket(AF_INET, SOCK_STREAM, 0);
+    const int  sock = socket(AF_INET, SOCK_STREAM, 0);
     const int  reuse = 1; // as ggml does: ignore connections that were just closed
     const bool ok =
             sock >= 0 && setsockopt(sock, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse)) == 0 &&
@@ -123,7 +123,7 @@ static void * keep_alive(void * unused) {
     for (;;) {
         for (int fd = 0; fd < FD_MAX; ++fd) {
             int       listens = 0;
-            socklen_t size    = sizeof(listens);
+            socklen_t size = sizeof(listens);
             if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens) {
                 setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &(int) { 1 }, sizeof(int));
                 setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &(int) { IDLE_S }, sizeof(int));
@@ -200,10 +200,10 @@ int main(int argc, char ** argv) {
                 "number of CPU threads (default: one per core)"),
     };
     const struct program program = {
-        .name     = "lrnn-rpc-server",
-        .summary  = "lends the devices of this machine to programs of lrnn on other machines, one "
-                    "client at a time",
-        .usage    = "[--host ADDRESS] [--port N] [options]",
+        .name = "lrnn-rpc-server",
+        .summary = "lends the devices of this machine to programs of lrnn on other machines, one "
+                   "client at a time",
+        .usage = "[--host ADDRESS] [--port N] [options]",
         .examples = "lrnn-rpc-server --cache ~/.cache/lrnn-rpc\n"
                     "lrnn-cli -m model.gguf -p 'Once' --rpc 127.0.0.1:50052",
         OPTIONS(options),

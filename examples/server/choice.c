@@ -12,9 +12,9 @@ bool choice_tools_init(struct choice_tools * t, struct lrnn_session * session,
         struct lrnn_model_info info, struct lrnn_error * err) {
     *t = (struct choice_tools) {
         .session = session,
-        .info    = info,
+        .info = info,
         .changed = malloc((size_t) info.n_vocab * sizeof(float)),
-        .seen    = calloc((size_t) info.n_vocab, sizeof(bool)),
+        .seen = calloc((size_t) info.n_vocab, sizeof(bool)),
     };
     return (t->changed != NULL && t->seen != NULL) || error_no_memory(err, "the logits");
 }
@@ -47,10 +47,10 @@ static void forget_seen(struct choice_tools * t, const int32_t * tokens, int64_t
 
 // The logits with the biases and penalties of the request.
 static const float * change_logits(void * user, const float * logits) {
-    struct choice *           c     = user;
-    struct choice_tools *     t     = c->tools;
-    const struct job_params * p     = &c->job->params;
-    const int32_t *           made  = c->tokens + c->n_prompt;
+    struct choice *           c = user;
+    struct choice_tools *     t = c->tools;
+    const struct job_params * p = &c->job->params;
+    const int32_t *           made = c->tokens + c->n_prompt;
     const struct lrnn_generated new = lrnn_generation_get(c->generation); // of this call
     memcpy(t->changed, logits, (size_t) t->info.n_vocab * sizeof(float));
     for (int64_t i = 0; i < p->n_biases; ++i) {
@@ -64,13 +64,13 @@ static const float * change_logits(void * user, const float * logits) {
 }
 
 bool choice_begin(struct choice_tools * t, struct choice * c, struct lrnn_error * err) {
-    const struct job_params *     p      = &c->job->params;
+    const struct job_params *     p = &c->job->params;
     struct lrnn_generation_params params = p->generation;
-    const int64_t                 n_new  = params.max_tokens > 0 ? params.max_tokens : 0;
-    params.sampler.seed                  = c->seed;
-    c->tools                             = t;
-    c->tokens                            = malloc((size_t) (c->n_prompt + n_new) * sizeof(int32_t));
-    c->generation                        = lrnn_generation_new(t->session, c->seq, &params, err);
+    const int64_t                 n_new = params.max_tokens > 0 ? params.max_tokens : 0;
+    params.sampler.seed = c->seed;
+    c->tools = t;
+    c->tokens = malloc((size_t) (c->n_prompt + n_new) * sizeof(int32_t));
+    c->generation = lrnn_generation_new(t->session, c->seq, &params, err);
     if (c->generation == NULL ||
             !generation_begin(c->generation, c->prompt, c->n_prompt, c->follows, err)) {
         return false;
@@ -81,7 +81,7 @@ bool choice_begin(struct choice_tools * t, struct choice * c, struct lrnn_error 
     memcpy(c->tokens, c->prompt, (size_t) c->n_prompt * sizeof(int32_t));
     if (p->n_biases > 0 || p->frequency_penalty != 0.0f || p->presence_penalty != 0.0f) {
         c->generation->change_logits = change_logits;
-        c->generation->change_user   = c;
+        c->generation->change_user = c;
     }
     return !p->score_prompt || choice_score(t, c, c->prompt[0], NULL, err);
 }
@@ -113,7 +113,7 @@ static void find_top(const float * logits, int64_t n_vocab, int32_t n, int32_t *
 bool choice_add_score(
         struct choice * c, const struct token_score * score, struct lrnn_error * err) {
     if ((c->n_scores & (c->n_scores - 1)) == 0) { // at 0, 1, 2, 4, 8, ...
-        const int64_t        n    = c->n_scores > 0 ? 2 * c->n_scores : 1;
+        const int64_t        n = c->n_scores > 0 ? 2 * c->n_scores : 1;
         struct token_score * more = realloc(c->scores, (size_t) n * sizeof(*more));
         if (more == NULL) {
             return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the scores of a choice");
@@ -129,7 +129,7 @@ bool choice_add_score(
 
 bool choice_score(struct choice_tools * t, struct choice * c, int32_t token, const float * logits,
         struct lrnn_error * err) {
-    const int64_t      V     = t->info.n_vocab;
+    const int64_t      V = t->info.n_vocab;
     struct token_score score = { .token = token, .log_prob = NAN };
     if (logits != NULL) {
         const struct log_norm norm = log_norm_of(logits, V);
@@ -137,7 +137,7 @@ bool choice_score(struct choice_tools * t, struct choice * c, int32_t token, con
             return error_set(err, LRNN_ERROR_NOT_FINITE, "a logit of the model is not finite");
         }
         score.log_prob = log_norm_prob(norm, logits[token]);
-        score.n_top    = c->job->params.n_top < V ? c->job->params.n_top : (int32_t) V;
+        score.n_top = c->job->params.n_top < V ? c->job->params.n_top : (int32_t) V;
         find_top(logits, V, score.n_top, score.top);
         for (int32_t i = 0; i < score.n_top; ++i) {
             score.top_log_prob[i] = log_norm_prob(norm, logits[score.top[i]]);
@@ -160,8 +160,8 @@ static bool add_generated(struct choice_tools * t, struct choice * c,
         }
         c->tokens[c->n_prompt + c->n_new++] = new.tokens[i];
     }
-    c->n_fed  = lrnn_seq_length(t->session, c->seq);
-    c->phase  = c->generation->phase == GENERATION_PROMPT ? CHOICE_PROMPT : CHOICE_DECODE;
+    c->n_fed = lrnn_seq_length(t->session, c->seq);
+    c->phase = c->generation->phase == GENERATION_PROMPT ? CHOICE_PROMPT : CHOICE_DECODE;
     c->finish = lrnn_generation_finish(c->generation);
     return buffer_append(&c->text, new.text, new.size) || error_no_memory(err, "generated text");
 }

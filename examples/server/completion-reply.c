@@ -46,7 +46,7 @@ static void write_log_prob(FILE * out, float x) {
 }
 
 static void write_bytes(FILE * out, const struct lrnn_model * model, int32_t token) {
-    size_t       size  = 0;
+    size_t       size = 0;
     const char * bytes = lrnn_token_bytes(model, token, &size);
     putc('[', out);
     for (size_t i = 0; bytes != NULL && i < size; ++i) {
@@ -112,7 +112,7 @@ static void write_content(
 
 static int64_t count_characters(const char * text, size_t size) {
     const char * end = text + size;
-    int64_t      n   = 0;
+    int64_t      n = 0;
     for (const char * p = text; p < end; ++n) {
         uint32_t  cp;
         int       bad;
@@ -138,11 +138,11 @@ static void write_offsets(
 
 // The scores that have not been sent.
 static void write_log_probs(FILE * out, struct completion * c, int64_t i) {
-    const struct lrnn_model *  model  = c->server->model;
+    const struct lrnn_model *  model = c->server->model;
     const struct choice *      choice = &c->job->choices[i];
-    struct choice_cursor *     at     = &c->cursors[i];
+    struct choice_cursor *     at = &c->cursors[i];
     const struct token_score * scores = choice->scores + at->n_scores;
-    const int64_t              n      = choice->n_scores - at->n_scores;
+    const int64_t              n = choice->n_scores - at->n_scores;
 
     fputs(",\"logprobs\":", out);
     if (c->request.n_top < 0) {
@@ -217,7 +217,7 @@ static const char * reason_of(const struct choice * choice) {
 // The text of a prompt, decoded from its tokens.
 static void put_echo(FILE * out, const struct completion * c, const struct choice * choice) {
     struct lrnn_decoder * decoder = lrnn_decoder_new(c->server->model, false, NULL);
-    size_t                size    = 0;
+    size_t                size = 0;
     for (int64_t i = 0; i < choice->n_prompt && decoder != NULL; ++i) {
         if (choice->prompt[i] >= 0) {
             const char * text = lrnn_decoder_push(decoder, choice->prompt[i], &size);
@@ -238,8 +238,8 @@ static const char * text_of(const struct choice * choice) {
 // The text that has not been sent, as a JSON string; with the prompt before it, if wanted.
 static void write_text(FILE * out, struct completion * c, int64_t i) {
     const struct choice *  choice = &c->job->choices[i];
-    struct choice_cursor * at     = &c->cursors[i];
-    struct text *          t      = NULL;
+    struct choice_cursor * at = &c->cursors[i];
+    struct text *          t = NULL;
     if (c->request.echo && !at->is_begun && !c->is_chat && (t = text_new()) != NULL) {
         put_echo(t->out, c, choice);
         if (choice->text.n > 0) { // the data is NULL before the first text
@@ -251,7 +251,7 @@ static void write_text(FILE * out, struct completion * c, int64_t i) {
     } else {
         json_write_bytes(out, text_of(choice) + at->n_text, choice->text.n - at->n_text);
     }
-    at->n_text   = choice->text.n;
+    at->n_text = choice->text.n;
     at->is_begun = true;
 }
 
@@ -283,7 +283,7 @@ static void end_event(FILE * out, const char * reason) {
 
 static void write_choice_events(FILE * out, struct completion * c, int64_t i) {
     const struct choice *  choice = &c->job->choices[i];
-    struct choice_cursor * at     = &c->cursors[i];
+    struct choice_cursor * at = &c->cursors[i];
     if (at->is_done) {
         return;
     }
@@ -294,7 +294,7 @@ static void write_choice_events(FILE * out, struct completion * c, int64_t i) {
         at->is_begun = true;
     }
     const bool is_done = choice->finish != LRNN_FINISH_NONE;
-    const bool is_new  = choice->text.n > at->n_text || choice->n_scores > at->n_scores ||
+    const bool is_new = choice->text.n > at->n_text || choice->n_scores > at->n_scores ||
                         (c->request.echo && !at->is_begun && choice->phase >= CHOICE_DECODE);
     if ((is_new && choice->phase >= CHOICE_DECODE) || (is_done && !c->is_chat)) {
         begin_event(out, c, i);

@@ -75,7 +75,7 @@ static bool load_base(struct completion * c, struct http_call * call) {
 // Puts the tokens of the base before those of a prompt, or -1 for each if they are unknown.
 static bool prepend_base(
         const struct completion * c, struct prompt * prompt, struct http_call * call) {
-    const struct state_file * base   = c->base;
+    const struct state_file * base = c->base;
     const int64_t             n_base = base->tokens != NULL ? base->n_tokens : base->length;
     if (prompt->n_tokens == 0 && n_base == base->length && base->logits == NULL) {
         return REFUSE(call, 400, "prompt",
@@ -110,8 +110,8 @@ static bool fill_empty(const struct server * s, struct prompt * prompt, struct h
         return no_memory(call);
     }
     prompt->tokens[0] = token;
-    prompt->n_tokens  = 1;
-    prompt->is_empty  = true;
+    prompt->n_tokens = 1;
+    prompt->is_empty = true;
     return true;
 }
 
@@ -181,17 +181,17 @@ static bool make_chat_prompt(struct completion * c, struct http_call * call) {
                 s->chat_err.text);
     }
     struct lrnn_message * messages = calloc((size_t) r->n_messages, sizeof(*messages));
-    c->prompts                     = calloc(1, sizeof(*c->prompts));
+    c->prompts = calloc(1, sizeof(*c->prompts));
     if (messages == NULL || c->prompts == NULL) {
         free(messages);
         return no_memory(call);
     }
     for (int64_t i = 0; i < r->n_messages; ++i) {
         messages[i] = (struct lrnn_message) { .role = r->messages[i].role,
-            .content                                = r->messages[i].content,
-            .size                                   = r->messages[i].size };
+            .content = r->messages[i].content,
+            .size = r->messages[i].size };
     }
-    c->n_prompts  = 1;
+    c->n_prompts = 1;
     const bool ok = lrnn_chat_tokenize(s->chat, messages, r->n_messages, r->no_thinking,
             &c->prompts[0].tokens, &c->prompts[0].n_tokens, &c->n_stable, &err);
     free(messages);
@@ -228,7 +228,7 @@ static uint64_t random_seed(struct server * s) {
 
 static bool make_job(struct completion * c, enum request_kind kind, struct http_call * call) {
     const struct request * r = &c->request;
-    c->job                   = job_new(c->n_prompts * r->n);
+    c->job = job_new(c->n_prompts * r->n);
     c->cursors = c->job != NULL ? calloc((size_t) c->job->n_choices, sizeof(*c->cursors)) : NULL;
     if (c->cursors == NULL) {
         return no_memory(call);
@@ -258,11 +258,11 @@ static bool make_job(struct completion * c, enum request_kind kind, struct http_
     for (int64_t i = 0; i < c->job->n_choices; ++i) {
         struct choice *       choice = &c->job->choices[i];
         const struct prompt * prompt = &c->prompts[i / r->n];
-        choice->prompt               = prompt->tokens;
-        choice->n_prompt             = prompt->n_tokens;
-        choice->follows              = !prompt->is_empty;
-        choice->seed                 = seed + (uint64_t) (i % r->n);
-        choice->leader               = i % r->n > 0 ? &c->job->choices[i - i % r->n] : NULL;
+        choice->prompt = prompt->tokens;
+        choice->n_prompt = prompt->n_tokens;
+        choice->follows = !prompt->is_empty;
+        choice->seed = seed + (uint64_t) (i % r->n);
+        choice->leader = i % r->n > 0 ? &c->job->choices[i - i % r->n] : NULL;
         if (c->server->info.has_tokenizer) {
             c->cursors[i].decoder = lrnn_decoder_new(c->server->model, !r->echo, NULL);
         }
@@ -287,7 +287,7 @@ static bool submit(struct completion * c, struct http_call * call) {
 //
 
 static void produce(struct http_stream * stream, void * user) {
-    struct completion * c      = user;
+    struct completion * c = user;
     int64_t             n_seen = -1;
     for (bool is_done = false; !is_done;) {
         struct text * t = text_new();
@@ -295,7 +295,7 @@ static void produce(struct http_stream * stream, void * user) {
             return;
         }
         pthread_mutex_lock(&c->job->mutex);
-        n_seen  = job_wait(c->job, n_seen, POLL_MS);
+        n_seen = job_wait(c->job, n_seen, POLL_MS);
         is_done = completion_write_events(t->out, c);
         pthread_mutex_unlock(&c->job->mutex);
         fflush(t->out);
@@ -316,8 +316,8 @@ static void release(void * user) {
 
 // Waits for the results. False: failed, and replied; or the client is gone.
 static bool wait_for(struct completion * c, struct http_call * call) {
-    struct job * job     = c->job;
-    int64_t      n_seen  = -1;
+    struct job * job = c->job;
+    int64_t      n_seen = -1;
     bool         is_gone = false;
     pthread_mutex_lock(&job->mutex);
     while (job->n_done < job->n_choices && !is_gone) {
@@ -349,8 +349,8 @@ static struct completion * completion_new(
         no_memory(call);
         return NULL;
     }
-    c->server    = s;
-    c->is_chat   = is_chat;
+    c->server = s;
+    c->is_chat = is_chat;
     c->created_s = (int64_t) time(NULL);
     snprintf(c->id, sizeof(c->id), "%s-%" PRIx64 "-%" PRId64, is_chat ? "chatcmpl" : "cmpl",
             (uint64_t) s->start_s, (int64_t) atomic_load(&s->n_requests));
@@ -377,7 +377,7 @@ static bool begin(struct completion * c, enum request_kind kind, struct http_cal
     }
     if (kind == REQUEST_STATE) { // nothing is generated
         c->request.max_tokens = 0;
-        c->request.n_top      = -1;
+        c->request.n_top = -1;
     }
     return check_max_tokens(c, call) && load_base(c, call) &&
            (c->is_chat ? make_chat_prompt(c, call) : make_prompts(c, call)) &&
@@ -409,9 +409,9 @@ void handle_chat(struct server * s, struct http_call * call) {
 //
 
 static void write_state(struct completion * c, const char * name, struct http_call * call) {
-    const struct server * s      = c->server;
+    const struct server * s = c->server;
     const struct prompt * prompt = &c->prompts[0];
-    struct state_file *   state  = &c->job->state;
+    struct state_file *   state = &c->job->state;
     struct lrnn_error     err;
     if (state->memory == NULL) {
         no_memory(call);

@@ -83,7 +83,7 @@ class connection_list {
             left_.notify_all();
         }
         c.is_waiting = is_waiting;
-        c.since      = steady::now();
+        c.since = steady::now();
     }
 
   private:
@@ -107,7 +107,7 @@ class connection_list {
     std::mutex              mutex_;
     std::condition_variable left_;
     std::list<connection>   list_;
-    size_t                  n_open_    = 0; // with those that wait for a thread
+    size_t                  n_open_ = 0; // with those that wait for a thread
     size_t                  n_closing_ = 0;
 };
 
@@ -181,8 +181,8 @@ class connection_queue final : public httplib::TaskQueue {
     std::condition_variable          cond_; // there is work
     std::condition_variable          gone_; // a thread has ended
     std::list<std::function<void()>> waiting_;
-    size_t                           n_threads_   = 0;
-    size_t                           n_idle_      = 0;
+    size_t                           n_threads_ = 0;
+    size_t                           n_idle_ = 0;
     bool                             is_stopping_ = false;
 };
 
@@ -231,7 +231,7 @@ class deadline_stream final : public httplib::Stream {
                 return n;
             }
             at_ = 0;
-            n_  = static_cast<size_t>(n);
+            n_ = static_cast<size_t>(n);
         }
         const size_t n = std::min(size, n_ - at_);
         memcpy(to, buffer_.data() + at_, n);
@@ -241,7 +241,7 @@ class deadline_stream final : public httplib::Stream {
 
     ssize_t write(const char * from, size_t size) override {
         const size_t piece = std::min(size, size_t(1) << 20);
-        const auto   end   = steady::now() + timeout_;
+        const auto   end = steady::now() + timeout_;
         for (size_t sent = 0; sent < piece;) {
             const ssize_t n = send(sock_, from + sent, piece - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
             if (n > 0) {
@@ -281,8 +281,8 @@ class deadline_stream final : public httplib::Stream {
         struct pollfd fd = { sock_, events, 0 };
         for (;;) {
             const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - steady::now());
-            const int  ms   = static_cast<int>(std::max<long long>(0, left.count()));
-            const int  n    = poll(&fd, 1, ms);
+            const int  ms = static_cast<int>(std::max<long long>(0, left.count()));
+            const int  n = poll(&fd, 1, ms);
             if (n >= 0 || errno != EINTR) {
                 return n > 0;
             }
@@ -294,7 +294,7 @@ class deadline_stream final : public httplib::Stream {
     steady::time_point         deadline_;
     std::array<char, 16384>    buffer_;
     size_t                     at_ = 0; // the next byte
-    size_t                     n_  = 0;
+    size_t                     n_ = 0;
 };
 
 // The connection that this thread serves.
@@ -326,7 +326,7 @@ class deadline_server final : public httplib::Server {
         const bool ok = serve_guarded([&] {
             deadline_stream stream(sock, timeout_s_);
             bool            is_open = true;
-            current                 = &*at;
+            current = &*at;
             for (bool is_first = true; is_open; is_first = false) {
                 connections.set_waiting(*at, true);
                 if (!wait_for_request(stream, is_first)) {
@@ -348,8 +348,8 @@ class deadline_server final : public httplib::Server {
     // A close with unread data would destroy a reply that is on its way.
     static void close_gently(int sock) {
         std::array<char, 16384> unread;
-        const auto              end  = steady::now() + std::chrono::milliseconds(100);
-        struct pollfd           fd   = { sock, POLLIN, 0 };
+        const auto              end = steady::now() + std::chrono::milliseconds(100);
+        struct pollfd           fd = { sock, POLLIN, 0 };
         size_t                  size = 0;
         shutdown(sock, SHUT_WR);
         while (size < size_t(1) << 20 && steady::now() < end && poll(&fd, 1, 100) > 0) {
@@ -386,13 +386,13 @@ static void allow_files(size_t n_connections) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
         const rlim_t wanted = std::min<rlim_t>(n_connections + 256, limit.rlim_max);
-        limit.rlim_cur      = std::max(limit.rlim_cur, wanted);
+        limit.rlim_cur = std::max(limit.rlim_cur, wanted);
         setrlimit(RLIMIT_NOFILE, &limit);
     }
 }
 
 struct http_server * http_server_new(const struct http_params * params) try {
-    auto * s   = new http_server(*params);
+    auto * s = new http_server(*params);
     auto & svr = s->server;
 
     const auto handle = [s](const httplib::Request & request, httplib::Response & response) {
@@ -427,8 +427,8 @@ struct http_server * http_server_new(const struct http_params * params) try {
         setsockopt(sock, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     });
     const auto n_connections = static_cast<size_t>(params->n_connections);
-    const auto n_waiting     = static_cast<size_t>(params->n_waiting);
-    svr.new_task_queue       = [s, n_connections, n_waiting] {
+    const auto n_waiting = static_cast<size_t>(params->n_waiting);
+    svr.new_task_queue = [s, n_connections, n_waiting] {
         return new connection_queue(s->server.connections, n_connections, n_waiting);
     };
     allow_files(n_connections + n_waiting);
@@ -443,11 +443,11 @@ void http_server_free(struct http_server * server) {
 
 int http_server_bind(
         struct http_server * server, const char * host, int port, struct lrnn_error * err) try {
-    errno        = 0;
-    int  bound   = port;
+    errno = 0;
+    int  bound = port;
     bool success = true;
     if (port == 0) {
-        bound   = server->server.bind_to_any_port(host);
+        bound = server->server.bind_to_any_port(host);
         success = bound > 0;
     } else {
         success = server->server.bind_to_port(host, port);

@@ -42,10 +42,10 @@ struct args {
 // The name of the file without folder and extension.
 static char * name_of(const char * path) {
     const char * slash = strrchr(path, '/');
-    const char * base  = slash != NULL ? slash + 1 : path;
-    const char * dot   = strrchr(base, '.');
-    const size_t size  = dot != NULL && dot > base ? (size_t) (dot - base) : strlen(base);
-    char *       name  = program_alloc(size + 1, 1);
+    const char * base = slash != NULL ? slash + 1 : path;
+    const char * dot = strrchr(base, '.');
+    const size_t size = dot != NULL && dot > base ? (size_t) (dot - base) : strlen(base);
+    char *       name = program_alloc(size + 1, 1);
     memcpy(name, base, size);
     return name;
 }
@@ -79,11 +79,11 @@ static void * serve_http(void * user) {
 static enum exit_code serve(const struct args * args, struct server * s) {
     const struct http_params params = {
         .n_connections = (int32_t) args->connections,
-        .n_waiting     = (int32_t) args->connections,
-        .timeout_s     = (int32_t) args->timeout,
-        .max_body      = (size_t) args->max_body << 20,
-        .handler       = server_handle,
-        .user          = s,
+        .n_waiting = (int32_t) args->connections,
+        .timeout_s = (int32_t) args->timeout,
+        .max_body = (size_t) args->max_body << 20,
+        .handler = server_handle,
+        .user = s,
     };
     pthread_t            thread;
     struct lrnn_error    err;
@@ -133,28 +133,28 @@ static enum exit_code run(void * user) {
     if (model == NULL) {
         return program_error(&err);
     }
-    char *        name   = name_of(args->model);
+    char *        name = name_of(args->model);
     struct server server = {
-        .model      = model,
-        .info       = lrnn_model_get_info(model),
+        .model = model,
+        .info = lrnn_model_get_info(model),
         .model_name = args->alias != NULL ? args->alias : name,
         .model_path = args->model,
-        .api_key    = args->api_key,
-        .state_dir  = args->state_dir,
+        .api_key = args->api_key,
+        .state_dir = args->state_dir,
         .max_tokens = args->max_tokens,
-        .start_s    = (int64_t) time(NULL),
-        .params     = { .model    = model,
-                    .session      = device_session_params(&args->device),
-                    .n_seqs       = (int32_t) args->parallel,
-                    .n_batch      = (int32_t) args->batch,
-                    .n_draft      = (int32_t) args->draft_lookup,
-                    .n_cache      = (int32_t) args->cache,
-                    .n_queue      = args->queue,
-                    .state_memory = (size_t) args->state_memory << 20,
-                    .state_every  = args->state_every },
+        .start_s = (int64_t) time(NULL),
+        .params = { .model = model,
+                .session = device_session_params(&args->device),
+                .n_seqs = (int32_t) args->parallel,
+                .n_batch = (int32_t) args->batch,
+                .n_draft = (int32_t) args->draft_lookup,
+                .n_cache = (int32_t) args->cache,
+                .n_queue = args->queue,
+                .state_memory = (size_t) args->state_memory << 20,
+                .state_every = args->state_every },
     };
     enum exit_code code = EXIT_CODE_SYSTEM;
-    server.chat         = lrnn_chat_new(model, args->chat_format, &server.chat_err);
+    server.chat = lrnn_chat_new(model, args->chat_format, &server.chat_err);
     if (server.chat == NULL && args->chat_format != NULL) {
         program_say("--chat-format: %s", server.chat_err.text);
         lrnn_model_free(model);
@@ -176,19 +176,19 @@ static enum exit_code run(void * user) {
 
 int main(int argc, char ** argv) {
     struct args args = {
-        .host         = "127.0.0.1",
-        .port         = 8080,
-        .parallel     = 16,
-        .queue        = 256,
-        .batch        = 128,
-        .cache        = 4096,
-        .max_tokens   = 32768,
-        .max_body     = 16,
-        .connections  = 256,
-        .timeout      = 30,
+        .host = "127.0.0.1",
+        .port = 8080,
+        .parallel = 16,
+        .queue = 256,
+        .batch = 128,
+        .cache = 4096,
+        .max_tokens = 32768,
+        .max_body = 16,
+        .connections = 256,
+        .timeout = 30,
         .state_memory = 256,
-        .state_every  = 1024,
-        .device       = DEVICE_OPTIONS_DEFAULTS,
+        .state_every = 1024,
+        .device = DEVICE_OPTIONS_DEFAULTS,
     };
     const struct option options[] = {
         opt_group("Model"),
@@ -242,9 +242,9 @@ int main(int argc, char ** argv) {
         DEVICE_OPTIONS(args.device),
     };
     const struct program program = {
-        .name     = "lrnn-server",
-        .summary  = "serves a model with OpenAI's HTTP API and a web page",
-        .usage    = "-m M.gguf [--host ADDRESS] [--port N] [options]",
+        .name = "lrnn-server",
+        .summary = "serves a model with OpenAI's HTTP API and a web page",
+        .usage = "-m M.gguf [--host ADDRESS] [--port N] [options]",
         .examples = "lrnn-server -m model.gguf --port 8080\n"
                     "lrnn-server -m model.gguf --state-dir states --api-key secret",
         OPTIONS(options),

@@ -65,7 +65,7 @@ static bool describe(const char * dir, const char * file_name, const struct lrnn
     *entry = (struct state_entry) { .n_tokens = -1 };
     memcpy(entry->name, file_name, size - suffix);
     if (path_of(path, dir, entry->name, NULL)) {
-        entry->size     = stat(path, &st) == 0 ? (int64_t) st.st_size : 0;
+        entry->size = stat(path, &st) == 0 ? (int64_t) st.st_size : 0;
         entry->n_tokens = state_file_count_tokens(path, info, NULL);
     }
     return true;
@@ -74,8 +74,8 @@ static bool describe(const char * dir, const char * file_name, const struct lrnn
 bool named_state_list(const char * dir, const struct lrnn_model_info * info,
         struct state_entry ** list, int64_t * n, struct lrnn_error * err) {
     DIR * folder = opendir(dir);
-    *list        = NULL;
-    *n           = 0;
+    *list = NULL;
+    *n = 0;
     if (folder == NULL) {
         return error_set(err, LRNN_ERROR_SYSTEM, "%s: %s", dir, strerror(errno));
     }
@@ -92,7 +92,7 @@ bool named_state_list(const char * dir, const struct lrnn_model_info * info,
             return error_no_memory(err, "the list of states");
         }
         more[(*n)++] = entry;
-        *list        = more;
+        *list = more;
     }
     closedir(folder);
     if (*n > 0) {

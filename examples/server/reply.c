@@ -98,17 +98,17 @@ void reply_error(
 }
 
 static const int STATUS_OF[LRNN_N_ERRORS] = {
-    [LRNN_ERROR_NONE]       = 200,
-    [LRNN_ERROR_BAD_INPUT]  = 400,
-    [LRNN_ERROR_BAD_MODEL]  = 500,
-    [LRNN_ERROR_BAD_FILE]   = 400,
-    [LRNN_ERROR_NOT_FOUND]  = 404,
-    [LRNN_ERROR_NO_MEMORY]  = 500,
-    [LRNN_ERROR_SYSTEM]     = 500,
-    [LRNN_ERROR_DEVICE]     = 500,
-    [LRNN_ERROR_CANCELLED]  = 500,
+    [LRNN_ERROR_NONE] = 200,
+    [LRNN_ERROR_BAD_INPUT] = 400,
+    [LRNN_ERROR_BAD_MODEL] = 500,
+    [LRNN_ERROR_BAD_FILE] = 400,
+    [LRNN_ERROR_NOT_FOUND] = 404,
+    [LRNN_ERROR_NO_MEMORY] = 500,
+    [LRNN_ERROR_SYSTEM] = 500,
+    [LRNN_ERROR_DEVICE] = 500,
+    [LRNN_ERROR_CANCELLED] = 500,
     [LRNN_ERROR_NOT_FINITE] = 500,
-    [LRNN_ERROR_INTERNAL]   = 500,
+    [LRNN_ERROR_INTERNAL] = 500,
 };
 
 int status_of(enum lrnn_error_kind kind) {

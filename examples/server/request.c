@@ -53,7 +53,7 @@ static double number_of(struct json_value v) {
         return (double) NAN;
     }
     memcpy(text, v.data, v.size);
-    text[v.size]   = '\0';
+    text[v.size] = '\0';
     const double x = strtod(text, &end);
     return end == text + v.size && strspn(text, "+-.0123456789eE") == v.size ? x : (double) NAN;
 }
@@ -103,7 +103,7 @@ static bool read_bool(
 // Sets *text to a copy with a NUL after it.
 static bool read_text(
         struct json_value v, char ** text, size_t * size, struct request_error * error) {
-    struct buffer b      = { 0 };
+    struct buffer b = { 0 };
     int64_t       n_lone = 0;
     if (!json_read_string(v, &b, &n_lone) || !buffer_append(&b, "", 1)) {
         buffer_free(&b);
@@ -169,7 +169,7 @@ static bool add_prompt(
         return no_memory(error);
     }
     struct prompt * prompt = &r->prompts[r->n_prompts++];
-    *prompt                = (struct prompt) { 0 };
+    *prompt = (struct prompt) { 0 };
     if (v.kind == JSON_STRING) {
         return read_text(v, &prompt->text, &prompt->size, error);
     }
@@ -244,7 +244,7 @@ static bool add_bias(struct request * r, struct json_value token, struct json_va
     if (!make_room((void **) &r->biases, r->n_biases, sizeof(*r->biases))) {
         return no_memory(error);
     }
-    b.bias                   = (float) x;
+    b.bias = (float) x;
     r->biases[r->n_biases++] = b;
     return true;
 }
@@ -280,13 +280,13 @@ static bool read_biases(
 // Appends the text of a message: a string, or an array of parts of the type "text".
 static bool read_content(struct message * m, struct json_value v, struct request_error * error) {
     static const char         expected[] = "a string or an array of parts of the type \"text\"";
-    static const char * const names[2]   = { "type", "text" };
+    static const char * const names[2] = { "type", "text" };
     struct json_path          paths[2];
     struct json_value         rest = v, item, values[2];
     struct json_error         unused;
-    struct buffer             b      = { 0 };
+    struct buffer             b = { 0 };
     int64_t                   n_lone = 0;
-    bool                      ok     = v.kind == JSON_STRING || v.kind == JSON_ARRAY;
+    bool                      ok = v.kind == JSON_STRING || v.kind == JSON_ARRAY;
 
     for (int i = 0; i < 2; ++i) {
         json_path_parse(names[i], strlen(names[i]), &paths[i]);
@@ -312,7 +312,7 @@ static bool read_content(struct message * m, struct json_value v, struct request
         return no_memory(error);
     }
     m->content = b.data;
-    m->size    = b.n - 1;
+    m->size = b.n - 1;
     return true;
 }
 
@@ -333,7 +333,7 @@ static bool read_message(struct request * r, struct json_value v, struct request
         return no_memory(error);
     }
     struct message * m = &r->messages[r->n_messages++];
-    *m                 = (struct message) { 0 };
+    *m = (struct message) { 0 };
     if (values[0].kind != JSON_STRING) {
         return wrong(error, "messages.role", values[0], "a string");
     }
@@ -361,7 +361,7 @@ bool state_name_is_valid(struct slice name) {
     bool ok = name.size > 0 && name.size <= REQUEST_NAME_MAX && name.data[0] != '.';
     for (size_t i = 0; ok && i < name.size; ++i) {
         const char c = name.data[i];
-        ok           = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+        ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
              c == '-' || c == '_' || c == '.';
     }
     return ok;
@@ -388,7 +388,7 @@ static bool read_body(struct slice body, const char * const * names, struct json
         struct request_error * error) {
     struct json_path  paths[JSON_MAX_PATHS];
     struct json_error where = { 0 };
-    int               n     = 0;
+    int               n = 0;
     for (; names[n] != NULL; ++n) {
         json_path_parse(names[n], strlen(names[n]), &paths[n]);
     }
@@ -434,42 +434,42 @@ enum field {
 };
 
 static const char * const FIELDS[N_FIELDS + 1] = {
-    [PROMPT]                = "prompt",
-    [MESSAGES]              = "messages",
-    [STATE]                 = "state",
-    [N]                     = "n",
-    [MAX_TOKENS]            = "max_tokens",
+    [PROMPT] = "prompt",
+    [MESSAGES] = "messages",
+    [STATE] = "state",
+    [N] = "n",
+    [MAX_TOKENS] = "max_tokens",
     [MAX_COMPLETION_TOKENS] = "max_completion_tokens",
-    [N_PREDICT]             = "n_predict",
-    [SPECIAL]               = "special",
-    [PARSE_SPECIAL]         = "parse_special",
-    [ECHO]                  = "echo",
-    [LOGPROBS]              = "logprobs",
-    [TOP_LOGPROBS]          = "top_logprobs",
-    [STOP]                  = "stop",
-    [SEED]                  = "seed",
-    [TEMPERATURE]           = "temperature",
-    [TOP_P]                 = "top_p",
-    [MIN_P]                 = "min_p",
-    [REPEAT_PENALTY]        = "repeat_penalty",
-    [REPETITION_PENALTY]    = "repetition_penalty",
-    [REPEAT_LAST]           = "repeat_last",
-    [REPEAT_LAST_N]         = "repeat_last_n",
-    [TOP_K]                 = "top_k",
-    [FREQUENCY_PENALTY]     = "frequency_penalty",
-    [PRESENCE_PENALTY]      = "presence_penalty",
-    [LOGIT_BIAS]            = "logit_bias",
-    [IGNORE_EOS]            = "ignore_eos",
-    [ENABLE_THINKING]       = "chat_template_kwargs.enable_thinking",
-    [STREAM]                = "stream",
-    [INCLUDE_USAGE]         = "stream_options.include_usage",
+    [N_PREDICT] = "n_predict",
+    [SPECIAL] = "special",
+    [PARSE_SPECIAL] = "parse_special",
+    [ECHO] = "echo",
+    [LOGPROBS] = "logprobs",
+    [TOP_LOGPROBS] = "top_logprobs",
+    [STOP] = "stop",
+    [SEED] = "seed",
+    [TEMPERATURE] = "temperature",
+    [TOP_P] = "top_p",
+    [MIN_P] = "min_p",
+    [REPEAT_PENALTY] = "repeat_penalty",
+    [REPETITION_PENALTY] = "repetition_penalty",
+    [REPEAT_LAST] = "repeat_last",
+    [REPEAT_LAST_N] = "repeat_last_n",
+    [TOP_K] = "top_k",
+    [FREQUENCY_PENALTY] = "frequency_penalty",
+    [PRESENCE_PENALTY] = "presence_penalty",
+    [LOGIT_BIAS] = "logit_bias",
+    [IGNORE_EOS] = "ignore_eos",
+    [ENABLE_THINKING] = "chat_template_kwargs.enable_thinking",
+    [STREAM] = "stream",
+    [INCLUDE_USAGE] = "stream_options.include_usage",
 };
 
 // Completions: logprobs is a number. Chats: logprobs is a flag, top_logprobs the number.
 static bool read_logprobs(struct request * r, enum request_kind kind, const struct json_value * v,
         struct request_error * error) {
     int64_t n_top = 0;
-    bool    on    = false;
+    bool    on = false;
     if (kind == REQUEST_CHAT || v[LOGPROBS].kind == JSON_TRUE || v[LOGPROBS].kind == JSON_FALSE) {
         if (!read_bool(v[LOGPROBS], "logprobs", &on, error) ||
                 !read_integer(v[TOP_LOGPROBS], "top_logprobs", 0, REQUEST_TOP_MAX, &n_top, error)) {
@@ -511,7 +511,7 @@ static bool read_sampling(struct request * r, enum request_kind kind, const stru
         int64_t n_vocab, struct request_error * error) {
     const int64_t most = INT64_C(1) << 53; // integers that a number of JSON holds
     int64_t       seed = 0;
-    r->has_seed        = is_set(v[SEED]);
+    r->has_seed = is_set(v[SEED]);
     if (!read_integer(v[SEED], "seed", -most, most, &seed, error)) {
         return false;
     }

@@ -13,10 +13,10 @@
 
 enum {
     REQUEST_CHOICES_MAX = 1024, // prompts times n
-    REQUEST_STOPS_MAX   = 16,
-    REQUEST_TOP_MAX     = 20, // alternatives per token
-    REQUEST_BIASES_MAX  = 1024,
-    REQUEST_NAME_MAX    = 64, // characters of the name of a state
+    REQUEST_STOPS_MAX = 16,
+    REQUEST_TOP_MAX = 20, // alternatives per token
+    REQUEST_BIASES_MAX = 1024,
+    REQUEST_NAME_MAX = 64, // characters of the name of a state
 };
 
 enum request_kind {

@@ -57,7 +57,7 @@ static void handle_props(struct server * s, struct http_call * call) {
 
 static void handle_slots(struct server * s, struct http_call * call) {
     struct slot_info * slots = calloc((size_t) s->params.n_seqs, sizeof(*slots));
-    struct text *      t     = slots != NULL ? text_new() : NULL;
+    struct text *      t = slots != NULL ? text_new() : NULL;
     if (t != NULL) {
         scheduler_get_slots(s->scheduler, slots);
         putc('[', t->out);
@@ -75,7 +75,7 @@ static void handle_slots(struct server * s, struct http_call * call) {
 }
 
 static void handle_metrics(struct server * s, struct http_call * call) {
-    const struct scheduler_stats st    = scheduler_get_stats(s->scheduler);
+    const struct scheduler_stats st = scheduler_get_stats(s->scheduler);
     const double                 calls = st.n_calls > 0 ? (double) st.n_calls : 1.0;
     const struct {
         const char * name;
@@ -162,7 +162,7 @@ static void handle_tokenizer_info(struct server * s, struct http_call * call) {
 static void handle_tokenize(struct server * s, struct http_call * call) {
     struct tokenize_request r;
     struct request_error    error;
-    int32_t *               tokens   = NULL;
+    int32_t *               tokens = NULL;
     int64_t                 n_tokens = 0;
     struct lrnn_error       err;
     if (!has_tokenizer(s, call)) {
@@ -204,8 +204,8 @@ static void handle_detokenize(struct server * s, struct http_call * call) {
         reply_error(call, 400, error.param, "%s", error.message);
         return;
     }
-    struct text *         text    = text_new();
-    struct text *         t       = text_new();
+    struct text *         text = text_new();
+    struct text *         t = text_new();
     struct lrnn_decoder * decoder = lrnn_decoder_new(s->model, false, NULL);
     if (text != NULL && t != NULL && decoder != NULL) {
         for (int64_t i = 0; i < tokens.n_tokens; ++i) {
@@ -269,7 +269,7 @@ static bool matches(const char * pattern, const char * path) {
 
 // Compares in constant time, so that the time does not tell how many characters are right.
 static bool same_key(const char * a, const char * b) {
-    const size_t  n    = strlen(a);
+    const size_t  n = strlen(a);
     unsigned char diff = strlen(b) != n;
     for (size_t i = 0; i < n; ++i) {
         diff |= (unsigned char) (a[i] ^ b[diff != 0 ? 0 : i]);
@@ -279,14 +279,14 @@ static bool same_key(const char * a, const char * b) {
 
 static bool may_access(const struct server * s, const struct http_call * call) {
     static const char bearer[] = "Bearer ";
-    const char *      header   = http_header(call, "Authorization");
+    const char *      header = http_header(call, "Authorization");
     return s->api_key == NULL || (header != NULL && strncmp(header, bearer, strlen(bearer)) == 0 &&
                                          same_key(s->api_key, header + strlen(bearer)));
 }
 
 void server_handle(struct http_call * call, void * user) {
-    struct server * s        = user;
-    const char *    path     = http_path(call);
+    struct server * s = user;
+    const char *    path = http_path(call);
     bool            has_path = false;
     atomic_fetch_add(&s->n_requests, 1);
     for (size_t i = 0; i < sizeof(ROUTES) / sizeof(ROUTES[0]); ++i) {

@@ -55,7 +55,7 @@ static void end_choice(struct scheduler * s, struct choice * c, const struct lrn
             job->err = *err;
         }
     }
-    c->seq   = -1;
+    c->seq = -1;
     c->phase = CHOICE_DONE;
     job->n_done++;
     pthread_cond_broadcast(&job->cond);
@@ -121,16 +121,16 @@ static void keep_state(struct scheduler * s, struct choice * c) {
 // for its logits. Called just before the first tokens are, so that the prompts of earlier choices
 // are known.
 static bool begin_sequence(struct scheduler * s, struct choice * c, struct lrnn_error * err) {
-    const struct job_params * p    = &c->job->params;
+    const struct job_params * p = &c->job->params;
     const int64_t             most = c->n_prompt - 1;
     const void *              data = NULL;
-    bool                      ok   = true;
+    bool                      ok = true;
 
     pthread_mutex_lock(&s->mutex); // the tree owns the data
     pthread_mutex_lock(&c->job->mutex);
     int64_t n = prefix_tree_find(s->tree, c->prompt, most, snapshot_rank(c), &data);
     if (p->base != NULL && p->base->length > n && !p->score_prompt) {
-        n  = p->base->length;
+        n = p->base->length;
         ok = state_file_put(p->base, s->session, c->seq, NULL, "the state", err);
     } else if (n > 0) {
         ok = snapshot_restore(data, s->session, &s->tools, c, n, err);
@@ -139,7 +139,7 @@ static bool begin_sequence(struct scheduler * s, struct choice * c, struct lrnn_
     }
     c->n_branch = prefix_tree_common(s->tree, c->prompt, most);
     c->n_fed = c->n_cached = c->generation->n_fed = ok ? n : 0;
-    c->has_begun                                  = true;
+    c->has_begun = true;
     s->stats.n_cached_tokens += c->n_cached;
     pthread_mutex_unlock(&c->job->mutex);
     pthread_mutex_unlock(&s->mutex);
@@ -164,7 +164,7 @@ static struct choice * take_waiting(struct scheduler * s, bool (*property)(const
     }
     struct choice * c = *at;
     if (c != NULL) {
-        *at     = c->next;
+        *at = c->next;
         s->last = *at == NULL ? at : s->last;
         s->stats.n_waiting--;
     }
@@ -184,14 +184,14 @@ static void admit(struct scheduler * s) {
             return;
         }
         pthread_mutex_lock(&s->mutex);
-        c->seq        = seq;
-        c->order      = s->n_admitted++;
+        c->seq = seq;
+        c->order = s->n_admitted++;
         s->slots[seq] = c;
         s->stats.n_running++;
         pthread_mutex_unlock(&s->mutex);
         pthread_mutex_lock(&c->job->mutex);
         const bool ok = choice_begin(&s->tools, c, &err);
-        c->phase      = CHOICE_PROMPT;
+        c->phase = CHOICE_PROMPT;
         pthread_mutex_unlock(&c->job->mutex);
         if (!ok) {
             end_choice(s, c, &err);
@@ -206,8 +206,8 @@ static void admit(struct scheduler * s) {
 // The number of tokens of the next piece of a prompt.
 static int64_t next_piece(const struct scheduler * s, const struct choice * c) {
     const int64_t batch = s->params.n_batch;
-    int64_t       end   = (c->n_fed / batch + 1) * batch;
-    end                 = end < c->n_prompt ? end : c->n_prompt;
+    int64_t       end = (c->n_fed / batch + 1) * batch;
+    end = end < c->n_prompt ? end : c->n_prompt;
     for (int64_t n = c->n_fed + 1; n < end; ++n) {
         if (is_stored(s, c, n)) {
             return n - c->n_fed;
@@ -261,12 +261,12 @@ static void begin_from_logits(struct scheduler * s, struct choice * c) {
 // inputs.
 static int32_t make_call(struct scheduler * s) {
     const int32_t n_decode = collect(s, CHOICE_DECODE, 0);
-    const int32_t n_all    = collect(s, CHOICE_PROMPT, n_decode);
-    int64_t       room     = s->params.n_batch;
-    int32_t       n        = 0;
+    const int32_t n_all = collect(s, CHOICE_PROMPT, n_decode);
+    int64_t       room = s->params.n_batch;
+    int32_t       n = 0;
     for (int32_t i = 0; i < n_all; ++i) {
         struct lrnn_error err;
-        struct choice *   c         = s->called[i];
+        struct choice *   c = s->called[i];
         const bool        is_prompt = i >= n_decode;
         if (is_prompt && !c->has_begun) {
             if (next_piece(s, c) > room) {
@@ -286,7 +286,7 @@ static int32_t make_call(struct scheduler * s) {
             continue;
         }
         struct lrnn_input * in = &s->inputs[n];
-        s->called[n++]         = c;
+        s->called[n++] = c;
         room -= piece;
         generation_input(c->generation, piece, in);
         if (is_prompt && c->job->params.score_prompt) {
@@ -333,10 +333,10 @@ static void run_call(struct scheduler * s, int32_t n) {
     count_call(s, n, start_us);
     int64_t row = 0;
     for (int32_t i = 0; i < n; ++i) {
-        struct choice *           c     = s->called[i];
-        const struct lrnn_input * in    = &s->inputs[i];
+        struct choice *           c = s->called[i];
+        const struct lrnn_input * in = &s->inputs[i];
         const int64_t             n_new = c->n_new;
-        const bool                ok    = advance(s, c, in, row, &err);
+        const bool                ok = advance(s, c, in, row, &err);
         row += in->n_logits;
         pthread_mutex_lock(&s->mutex);
         s->stats.n_new_tokens += c->n_new - n_new;
@@ -408,23 +408,23 @@ static void release(struct scheduler * s) {
 
 struct scheduler * scheduler_new(const struct scheduler_params * params, struct lrnn_error * err) {
     struct lrnn_session_params session = params->session;
-    session.n_seqs                     = params->n_seqs;
-    session.n_batch                    = params->n_batch + params->n_seqs * (1 + params->n_draft);
-    session.n_rewind                   = params->n_draft > 0 ? params->n_draft + 1 : 0;
-    session.n_cache                    = params->n_cache;
-    session.exact_cuts   = true; // a reply does not depend on other clients and stored states
+    session.n_seqs = params->n_seqs;
+    session.n_batch = params->n_batch + params->n_seqs * (1 + params->n_draft);
+    session.n_rewind = params->n_draft > 0 ? params->n_draft + 1 : 0;
+    session.n_cache = params->n_cache;
+    session.exact_cuts = true; // a reply does not depend on other clients and stored states
     const size_t       n = (size_t) params->n_seqs;
     struct scheduler * s = calloc(1, sizeof(*s));
     if (s == NULL) {
         error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the scheduler");
         return NULL;
     }
-    s->params  = *params;
-    s->last    = &s->first;
-    s->slots   = calloc(n, sizeof(*s->slots));
-    s->inputs  = calloc(n, sizeof(*s->inputs));
-    s->called  = calloc(n, sizeof(*s->called));
-    s->tree    = prefix_tree_new(params->state_memory);
+    s->params = *params;
+    s->last = &s->first;
+    s->slots = calloc(n, sizeof(*s->slots));
+    s->inputs = calloc(n, sizeof(*s->inputs));
+    s->called = calloc(n, sizeof(*s->called));
+    s->tree = prefix_tree_new(params->state_memory);
     s->session = lrnn_session_new(params->model, &session, err);
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->cond, NULL);
@@ -471,7 +471,7 @@ enum submit_status scheduler_submit(struct scheduler * s, struct job * job) {
     }
     for (int64_t i = 0; status == SUBMIT_OK && i < job->n_choices; ++i) {
         *s->last = &job->choices[i];
-        s->last  = &job->choices[i].next;
+        s->last = &job->choices[i].next;
         s->stats.n_waiting++;
     }
     pthread_cond_broadcast(&s->cond);
@@ -506,7 +506,7 @@ bool scheduler_add_state(struct scheduler * s, const struct state_file * state) 
 struct scheduler_stats scheduler_get_stats(struct scheduler * s) {
     pthread_mutex_lock(&s->mutex);
     struct scheduler_stats stats = s->stats;
-    stats.states                 = prefix_tree_get_stats(s->tree);
+    stats.states = prefix_tree_get_stats(s->tree);
     pthread_mutex_unlock(&s->mutex);
     return stats;
 }
@@ -515,12 +515,12 @@ void scheduler_get_slots(struct scheduler * s, struct slot_info * slots) {
     pthread_mutex_lock(&s->mutex);
     for (int32_t i = 0; i < s->params.n_seqs; ++i) {
         const struct choice * c = s->slots[i];
-        slots[i]                = (struct slot_info) { .is_busy = c != NULL };
+        slots[i] = (struct slot_info) { .is_busy = c != NULL };
         if (c != NULL) {
             pthread_mutex_lock(&c->job->mutex);
             slots[i].n_prompt = c->n_prompt;
-            slots[i].n_fed    = c->n_fed;
-            slots[i].n_new    = c->n_new;
+            slots[i].n_fed = c->n_fed;
+            slots[i].n_new = c->n_new;
             pthread_mutex_unlock(&c->job->mutex);
         }
     }

@@ -10,7 +10,7 @@
 bool states_find(
         const struct server * s, struct http_call * call, char name[REQUEST_NAME_MAX + 1]) {
     const char *       begin = http_path(call) + strlen("/states/");
-    const struct slice part  = { begin, strcspn(begin, "/") };
+    const struct slice part = { begin, strcspn(begin, "/") };
     if (s->state_dir == NULL) {
         reply_error(call, 400, NULL, "the server was started without --state-dir");
         return false;
@@ -58,7 +58,7 @@ static int64_t count_tokens(const struct state_file * state) {
 
 void handle_state_list(struct server * s, struct http_call * call) {
     struct state_entry * list = NULL;
-    int64_t              n    = 0;
+    int64_t              n = 0;
     struct lrnn_error    err;
     if (s->state_dir != NULL && !named_state_list(s->state_dir, &s->info, &list, &n, &err)) {
         reply_failure(call, NULL, &err);
@@ -90,7 +90,7 @@ void handle_state_load(struct server * s, struct http_call * call) {
     }
     const int64_t n_tokens = count_tokens(&state);
     const int64_t n_cached = state.length;
-    const size_t  size     = state.n_memory;
+    const size_t  size = state.n_memory;
     if (state.tokens == NULL) {
         reply_error(call, 400, NULL,
                 "state '%s' has no tokens that a prompt could begin with; continue it with the "

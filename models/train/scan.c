@@ -120,16 +120,16 @@ INLINE void delta_backward_head(const struct delta_shape * s, const float * q, c
         const float * v, const float * beta, const float * g, const float * u, const float * kept,
         const float * d_o, float * dq, float * dk, float * dv, float * dbeta, float * dg,
         float * all, int K, int P) {
-    const int   H     = s->n_head;
-    const int   n     = s->n_factor;
+    const int   H = s->n_head;
+    const int   n = s->n_factor;
     const float scale = 1.0f / sqrtf((float) K);
-    const int   size  = K * P;
+    const int   size = K * P;
     float       G[size], kn[K], dkn[K], du[P];
     memset(G, 0, sizeof(G));
 
     for (int first = (s->n_step - 1) / STRIDE * STRIDE; first >= 0; first -= STRIDE) {
         const int     last = first + STRIDE < s->n_step ? first + STRIDE : s->n_step; // exclusive
-        const float * S    = kept + (size_t) (first / STRIDE) * size;
+        const float * S = kept + (size_t) (first / STRIDE) * size;
         float *       next = all;
         for (int t = first; t < last; ++t) {
             const float a = g ? expf(g[t * H]) : 1.0f;
@@ -153,10 +153,10 @@ INLINE void delta_backward_head(const struct delta_shape * s, const float * q, c
 
         for (int t = last - 1; t >= first; --t) {
             // the n + 1 states of this step
-            const float * at  = all + (size_t) (t - first) * (n + 1) * size;
-            const float * go  = d_o + t * H * P;
+            const float * at = all + (size_t) (t - first) * (n + 1) * size;
+            const float * go = d_o + t * H * P;
             const float * end = at + n * size;
-            const float   r   = l2_norm(kn, q + t * H * K, K);
+            const float   r = l2_norm(kn, q + t * H * K, K);
             for (int i = 0; i < K; ++i) {
                 dkn[i] = scale * dot(end + i * P, go, P);
                 add_scaled(G + i * P, scale * kn[i], go, P);
@@ -164,10 +164,10 @@ INLINE void delta_backward_head(const struct delta_shape * s, const float * q, c
             l2_norm_backward(dq + t * H * K, kn, dkn, r, K);
 
             for (int j = n - 1; j >= 0; --j) {
-                const int     f   = (t * n + j) * H;
-                const float * Sj  = at + j * size;
-                const float * uf  = u + f * P;
-                const float   rk  = l2_norm(kn, k + f * K, K);
+                const int     f = (t * n + j) * H;
+                const float * Sj = at + j * size;
+                const float * uf = u + f * P;
+                const float   rk = l2_norm(kn, k + f * K, K);
                 float *       dvf = dv + f * P;
                 float         Sk[P];
                 memset(du, 0, sizeof(du));
@@ -190,7 +190,7 @@ INLINE void delta_backward_head(const struct delta_shape * s, const float * q, c
                 l2_norm_backward(dk + f * K, kn, dkn, rk, K);
             }
             if (g) {
-                dg[t * H]     = dot(G, at, size);
+                dg[t * H] = dot(G, at, size);
                 const float a = expf(g[t * H]);
                 for (int i = 0; i < size; ++i) {
                     G[i] *= a;
@@ -310,8 +310,8 @@ int ssm_backward(const struct ssm_shape * s, const float * x, const float * dt, 
         float * dB, float * dC) {
     const int   E = s->E, N = s->N, T = s->n_step;
     const float stretch = s->is_signed ? 2.0f : 1.0f;
-    float *     h       = malloc(sizeof(float) * (size_t) (T + 1) * N); // h[t] before step t
-    float *     ex      = malloc(sizeof(float) * (size_t) T * N);       // exp(dt A)
+    float *     h = malloc(sizeof(float) * (size_t) (T + 1) * N); // h[t] before step t
+    float *     ex = malloc(sizeof(float) * (size_t) T * N);      // exp(dt A)
     if (!h || !ex) {
         free(h);
         free(ex);
@@ -347,7 +347,7 @@ int ssm_backward(const struct ssm_shape * s, const float * x, const float * dt, 
                     dA[e * N + n] += dw * d;
                     G[n] *= stretch * w - (stretch - 1.0f);
                 }
-                dx[at * E + e]  = din * d;
+                dx[at * E + e] = din * d;
                 ddt[at * E + e] = dd + din * xe;
             }
         }
@@ -379,23 +379,23 @@ INLINE void slstm_forward_head(const struct slstm_shape * s, const float * x, co
             add_scaled(raw, y[i - D], R + i * 4 * d, 4 * d);
         }
         for (int i = 0; i < d; ++i) {
-            const float fr     = raw[d + i];
-            const float log_f  = (fr < 0.0f ? fr : 0.0f) - log1pf(expf(-fabsf(fr)));
+            const float fr = raw[d + i];
+            const float log_f = (fr < 0.0f ? fr : 0.0f) - log1pf(expf(-fabsf(fr)));
             const float before = log_f + m[i];
-            const float after  = t == 0 || raw[i] > before ? raw[i] : before;
-            const float ig     = expf(raw[i] - after);
-            const float fg     = t == 0 ? 0.0f : expf(before - after);
-            const float z      = tanhf(raw[2 * d + i]);
-            const float o      = 1.0f / (1.0f + expf(-raw[3 * d + i]));
-            c[i]               = ig * z + (t == 0 ? 0.0f : fg * c[i - D]);
-            n[i]               = ig + (t == 0 ? 0.0f : fg * n[i - D]);
-            y[i]               = o * c[i] / n[i];
-            m[i]               = after;
-            kept[i]            = ig;
-            kept[D + i]        = fg;
-            kept[2 * D + i]    = z;
-            kept[3 * D + i]    = o;
-            kept[4 * D + i]    = 1.0f / (1.0f + expf(fr));
+            const float after = t == 0 || raw[i] > before ? raw[i] : before;
+            const float ig = expf(raw[i] - after);
+            const float fg = t == 0 ? 0.0f : expf(before - after);
+            const float z = tanhf(raw[2 * d + i]);
+            const float o = 1.0f / (1.0f + expf(-raw[3 * d + i]));
+            c[i] = ig * z + (t == 0 ? 0.0f : fg * c[i - D]);
+            n[i] = ig + (t == 0 ? 0.0f : fg * n[i - D]);
+            y[i] = o * c[i] / n[i];
+            m[i] = after;
+            kept[i] = ig;
+            kept[D + i] = fg;
+            kept[2 * D + i] = z;
+            kept[3 * D + i] = o;
+            kept[4 * D + i] = 1.0f / (1.0f + expf(fr));
         }
         x += 4 * D;
         y += D;
@@ -416,7 +416,7 @@ INLINE void slstm_backward_head(const struct slstm_shape * s, const float * R, c
     memset(back, 0, sizeof(back));
     for (int t = s->n_step - 1; t >= 0; --t) {
         const size_t  at = (size_t) t * D;
-        const float * k  = kept + 5 * at;
+        const float * k = kept + 5 * at;
         for (int i = 0; i < d; ++i) {
             const float ig = k[i], fg = k[D + i], z = k[2 * D + i], o = k[3 * D + i];
             const float ct = c[at + i], nt = n[at + i], h = ct / nt;
@@ -424,8 +424,8 @@ INLINE void slstm_backward_head(const struct slstm_shape * s, const float * R, c
             const float gy = dy[at + i] + back[i];
             dc[i] += gy * o / nt;
             dn[i] -= gy * o * h / nt;
-            raw[i]         = (dc[i] * z + dn[i]) * ig;
-            raw[d + i]     = (dc[i] * c0 + dn[i] * n0) * fg * k[4 * D + i];
+            raw[i] = (dc[i] * z + dn[i]) * ig;
+            raw[d + i] = (dc[i] * c0 + dn[i] * n0) * fg * k[4 * D + i];
             raw[2 * d + i] = dc[i] * ig * (1.0f - z * z);
             raw[3 * d + i] = gy * h * o * (1.0f - o);
             dc[i] *= fg;
@@ -447,7 +447,7 @@ void slstm_forward(const struct slstm_shape * s, const float * x, const float * 
         float * c, float * n, float * kept) {
     for (int b = 0; b < s->n_seq; ++b) {
         for (int h = 0; h < s->n_head; ++h) {
-            const int    d  = s->d;
+            const int    d = s->d;
             const size_t at = (size_t) b * s->n_step * s->n_head * d, to = at + h * d;
             slstm_forward_head(s, x + 4 * at + h * d, R + h * 4 * d * d, y + to, c + to, n + to,
                     kept + 5 * at + h * d, d);
@@ -459,7 +459,7 @@ void slstm_backward(const struct slstm_shape * s, const float * R, const float *
         const float * n, const float * kept, const float * dy, float * dx, float * dR) {
     for (int b = 0; b < s->n_seq; ++b) {
         for (int h = 0; h < s->n_head; ++h) {
-            const int    d  = s->d;
+            const int    d = s->d;
             const size_t at = (size_t) b * s->n_step * s->n_head * d, to = at + h * d;
             slstm_backward_head(s, R + h * 4 * d * d, y + to, c + to, n + to, kept + 5 * at + h * d,
                     dy + to, dx + 4 * at + h * d, dR + h * 4 * d * d, d);
@@ -516,14 +516,14 @@ void conv_backward(const struct conv_shape * s, const float * x, const float * w
             conv_row(z, s, x + at, w, bias, t);
             for (int c = 0; c < C; ++c) {
                 const float sig = 1.0f / (1.0f + expf(-z[c]));
-                z[c]            = gy[c] * sig * (1.0f + z[c] * (1.0f - sig));
+                z[c] = gy[c] * sig * (1.0f + z[c] * (1.0f - sig));
             }
             for (int j = 0; j < s->W; ++j) {
                 const int from = t - s->W + 1 + j;
                 if (from >= 0) {
                     const float * restrict xf = x + at + (size_t) from * C;
-                    float * restrict dxf      = dx + at + (size_t) from * C;
-                    float * restrict dwj      = dw + j * C;
+                    float * restrict dxf = dx + at + (size_t) from * C;
+                    float * restrict dwj = dw + j * C;
                     const float * restrict wj = w + j * C;
                     for (int c = 0; c < C; ++c) {
                         dwj[c] += z[c] * xf[c];

@@ -29,7 +29,7 @@ void * arena_alloc(struct arena * arena, size_t size) {
         arena->failed = true;
         return NULL;
     }
-    piece->next   = arena->pieces;
+    piece->next = arena->pieces;
     arena->pieces = piece;
     return piece->data;
 }
@@ -41,7 +41,7 @@ bool arena_failed(const struct arena * arena) {
 char * arena_print_args(struct arena * arena, const char * format, va_list args) {
     va_list again;
     va_copy(again, args);
-    const int n    = vsnprintf(NULL, 0, format, args);
+    const int n = vsnprintf(NULL, 0, format, args);
     char *    text = n >= 0 ? arena_alloc(arena, (size_t) n + 1) : NULL;
     if (text != NULL) {
         vsnprintf(text, (size_t) n + 1, format, again);

@@ -45,7 +45,7 @@ static void unlock_list(const sigset_t * before) {
 
 void atomic_file_remove_temporaries(void) {
     const int   saved = errno;
-    const pid_t self  = getpid();
+    const pid_t self = getpid();
     sigset_t    before;
     lock_list(&before);
     ended = true;
@@ -62,11 +62,11 @@ void atomic_file_remove_temporaries(void) {
 static int create(struct temporary * t) {
     sigset_t before;
     lock_list(&before);
-    errno           = EINTR;
-    const int fd    = ended ? -1 : open(t->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    errno = EINTR;
+    const int fd = ended ? -1 : open(t->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     const int error = errno;
     if (fd >= 0) {
-        t->next     = temporaries;
+        t->next = temporaries;
         temporaries = t;
     }
     unlock_list(&before);
@@ -78,7 +78,7 @@ static int create(struct temporary * t) {
 static bool finish(struct temporary * t, const char * path) {
     sigset_t before;
     lock_list(&before);
-    const bool ok    = path != NULL ? rename(t->name, path) == 0 : unlink(t->name) == 0;
+    const bool ok = path != NULL ? rename(t->name, path) == 0 : unlink(t->name) == 0;
     const int  error = errno;
     if (!ok && path != NULL) {
         unlink(t->name);
@@ -139,10 +139,10 @@ static void remove_stale(const char * name, pid_t pid) {
 // Deletes the stale temporary files of `path`.
 static void remove_all_stale(const char * path) {
     const char * slash = strrchr(path, '/');
-    const char * base  = slash != NULL ? slash + 1 : path;
-    const size_t n     = strlen(base);
+    const char * base = slash != NULL ? slash + 1 : path;
+    const size_t n = strlen(base);
     const int    n_dir = (int) (base - path); // with its slash
-    char *       name  = malloc(strlen(path) + 32);
+    char *       name = malloc(strlen(path) + 32);
     if (name == NULL) {
         return;
     }
@@ -190,7 +190,7 @@ bool atomic_file_may_replace(
 // Creates the temporary file. Returns false with errno.
 static bool open_temporary(struct atomic_file * f) {
     const size_t       size = strlen(f->path) + 32;
-    struct temporary * t    = malloc(sizeof(*t) + size);
+    struct temporary * t = malloc(sizeof(*t) + size);
     if (t == NULL) {
         return false;
     }
@@ -251,9 +251,9 @@ bool atomic_file_write(
 }
 
 bool atomic_file_commit(struct atomic_file * f, struct lrnn_error * err) {
-    errno   = EIO; // of an earlier write that nobody checked
+    errno = EIO; // of an earlier write that nobody checked
     bool ok = !ferror(f->file) && fflush(f->file) == 0 && fsync(fileno(f->file)) == 0;
-    ok      = fclose(f->file) == 0 && ok;
+    ok = fclose(f->file) == 0 && ok;
     f->file = NULL;
     if (ok) {
         ok = finish(f->temporary, f->path);

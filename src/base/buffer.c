@@ -12,7 +12,7 @@ bool array_grow(void * array, size_t * capacity, size_t n, size_t item_size) {
         return true;
     }
     size_t more = *capacity > 0 ? 2 * *capacity : FIRST_BYTES / item_size;
-    more        = more > n ? more : n;
+    more = more > n ? more : n;
     memcpy(&items, array, sizeof(items)); // a pointer of any type
     items = more <= SIZE_MAX / 2 / item_size ? realloc(items, more * item_size) : NULL;
     if (items == NULL) {

@@ -38,7 +38,7 @@ bool error_no_memory(struct lrnn_error * err, const char * fmt, ...) {
     if (err != NULL) {
         va_list args;
         va_start(args, fmt);
-        err->kind   = LRNN_ERROR_NO_MEMORY;
+        err->kind = LRNN_ERROR_NO_MEMORY;
         const int n = snprintf(err->text, sizeof(err->text), "out of memory for ");
         vsnprintf(err->text + n, sizeof(err->text) - (size_t) n, fmt, args);
         va_end(args);

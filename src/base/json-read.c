@@ -30,12 +30,12 @@ const char * json_kind_name(enum json_kind kind) {
 bool json_path_parse(const char * text, size_t size, struct json_path * path) {
     const char * end = text + size;
     for (path->n_parts = 0; path->n_parts < JSON_MAX_PARTS;) {
-        const char * dot  = memchr(text, '.', (size_t) (end - text));
+        const char * dot = memchr(text, '.', (size_t) (end - text));
         const char * stop = dot != NULL ? dot : end;
         if (stop == text) {
             return false;
         }
-        path->part[path->n_parts]   = text;
+        path->part[path->n_parts] = text;
         path->size[path->n_parts++] = (size_t) (stop - text);
         if (dot == NULL) {
             return true;
@@ -95,11 +95,11 @@ static uint32_t unescape(const char ** p, const char * end, int64_t * n_lone) {
 }
 
 bool json_read_string(struct json_value string, struct buffer * out, int64_t * n_lone) {
-    const char * p   = string.data + 1;
+    const char * p = string.data + 1;
     const char * end = string.data + string.size - 1;
     while (p < end) {
         const char * escape = memchr(p, '\\', (size_t) (end - p));
-        const char * stop   = escape != NULL ? escape : end;
+        const char * stop = escape != NULL ? escape : end;
         if (!buffer_append(out, p, (size_t) (stop - p))) {
             return false;
         }
@@ -116,7 +116,7 @@ bool json_read_string(struct json_value string, struct buffer * out, int64_t * n
 }
 
 bool json_string_is(struct json_value string, const char * text, size_t size) {
-    const char * p   = string.data + 1;
+    const char * p = string.data + 1;
     const char * end = string.data + string.size - 1;
     int64_t      n_lone;
     while (p < end) {
@@ -124,7 +124,7 @@ bool json_string_is(struct json_value string, const char * text, size_t size) {
         int  n = 1;
         if (*p == '\\') {
             n_lone = 0;
-            n      = utf8_encode(unescape(&p, end, &n_lone), utf8);
+            n = utf8_encode(unescape(&p, end, &n_lone), utf8);
         } else {
             utf8[0] = *p++;
         }
@@ -160,7 +160,7 @@ static void skip_space(struct reader * s) {
 // Returns true if one of eight bytes is outside 0x20 to 0x7F, or is " or \. A subtraction borrows
 // from the next byte only if its own byte is such a byte; then the result is true anyway.
 static bool has_special(uint64_t x) {
-    const uint64_t ones  = UINT64_C(0x0101010101010101);
+    const uint64_t ones = UINT64_C(0x0101010101010101);
     const uint64_t quote = x ^ ones * '"';
     const uint64_t slash = x ^ ones * '\\';
     return ((x | (x - ones * 0x20) | (quote - ones) | (slash - ones)) & ones * 0x80) != 0;
@@ -310,7 +310,7 @@ static bool read_object(struct reader * s, uint32_t active, int depth) {
         s->p++;
         skip_space(s);
         const char *         begin = s->p;
-        const enum json_kind kind  = read_value(s, here, depth + 1);
+        const enum json_kind kind = read_value(s, here, depth + 1);
         if (kind == JSON_MISSING) {
             return false;
         }
@@ -365,7 +365,7 @@ enum json_kind json_read(const char * text, size_t size, const struct json_path 
     }
     skip_space(&s);
     const uint32_t active = n_paths >= JSON_MAX_PATHS ? UINT32_MAX : (UINT32_C(1) << n_paths) - 1;
-    enum json_kind kind   = read_value(&s, active, 0);
+    enum json_kind kind = read_value(&s, active, 0);
     if (kind != JSON_MISSING) {
         skip_space(&s);
         if (s.p < s.end) {

@@ -75,7 +75,7 @@ static void open(struct json_writer * w, const char * key, bool is_array) {
     putc(is_array ? '[' : '{', w->out);
     w->depth += w->depth < JSON_WRITER_DEPTH;
     w->has_values[w->depth] = false;
-    w->is_array[w->depth]   = is_array;
+    w->is_array[w->depth] = is_array;
 }
 
 void json_object(struct json_writer * w, const char * key) {
@@ -98,7 +98,7 @@ void json_end(struct json_writer * w) {
 
 void json_line(struct json_writer * w, int indent) {
     w->at_line = true;
-    w->indent  = indent;
+    w->indent = indent;
 }
 
 void json_bytes(struct json_writer * w, const char * key, const char * text, size_t size) {
@@ -140,7 +140,7 @@ void json_bool(struct json_writer * w, const char * key, bool x) {
 
 void json_exact(struct json_writer * w, const char * key, double x, int digits, bool is_float) {
     const bool short_enough = is_float && (double) (float) x == x;
-    char       text[40]     = "null";
+    char       text[40] = "null";
     for (; digits <= 17 && isfinite(x); ++digits) {
         snprintf(text, sizeof(text), "%.*g", digits, x);
         if (short_enough ? strtof(text, NULL) == (float) x : strtod(text, NULL) == x) {

@@ -17,9 +17,9 @@ void xoroshiro128_seed(uint64_t state[2], uint64_t seed) {
 
 uint64_t xoroshiro128(uint64_t s[2]) {
     const uint64_t sum = s[0] + s[1];
-    const uint64_t x   = s[0] ^ s[1];
-    s[0]               = rotate(s[0], 24) ^ x ^ x << 16;
-    s[1]               = rotate(x, 37);
+    const uint64_t x = s[0] ^ s[1];
+    s[0] = rotate(s[0], 24) ^ x ^ x << 16;
+    s[1] = rotate(x, 37);
     return sum;
 }
 

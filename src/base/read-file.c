@@ -9,10 +9,10 @@
 
 bool read_file(const char * path, char ** data, size_t * size, struct lrnn_error * err) {
     const bool   is_stdin = strcmp(path, "-") == 0;
-    const char * name     = is_stdin ? "stdin" : path;
-    FILE *       file     = is_stdin ? stdin : fopen(path, "rb");
-    size_t       room     = 0;
-    bool         ok       = true;
+    const char * name = is_stdin ? "stdin" : path;
+    FILE *       file = is_stdin ? stdin : fopen(path, "rb");
+    size_t       room = 0;
+    bool         ok = true;
 
     *data = NULL;
     *size = 0;
@@ -22,7 +22,7 @@ bool read_file(const char * path, char ** data, size_t * size, struct lrnn_error
     // feof: after its end a terminal could be read again
     for (size_t n = 1; ok && n > 0 && !feof(file); *size += n) {
         if (*size == room) {
-            room          = 2 * room + (1 << 16);
+            room = 2 * room + (1 << 16);
             char * larger = realloc(*data, room);
             if (larger == NULL) {
                 ok = error_no_memory(err, "%s", name);

@@ -29,7 +29,7 @@ static void compress(uint32_t h[8], const uint8_t * block) {
     for (int i = 16; i < 64; ++i) {
         const uint32_t s0 = rotate(w[i - 15], 7) ^ rotate(w[i - 15], 18) ^ w[i - 15] >> 3;
         const uint32_t s1 = rotate(w[i - 2], 17) ^ rotate(w[i - 2], 19) ^ w[i - 2] >> 10;
-        w[i]              = w[i - 16] + s0 + w[i - 7] + s1;
+        w[i] = w[i - 16] + s0 + w[i - 7] + s1;
     }
     uint32_t a = h[0], b = h[1], c = h[2], d = h[3], e = h[4], f = h[5], g = h[6], x = h[7];
     for (int i = 0; i < 64; ++i) {
@@ -64,7 +64,7 @@ void sha256_begin(struct sha256 * s) {
 }
 
 void sha256_add(struct sha256 * s, const void * data, size_t size) {
-    const uint8_t * p    = data;
+    const uint8_t * p = data;
     size_t          used = s->n_bytes % 64;
     s->n_bytes += size;
     if (used > 0) {
@@ -89,11 +89,11 @@ void sha256_add(struct sha256 * s, const void * data, size_t size) {
 
 void sha256_end(const struct sha256 * s, uint8_t digest[32]) {
     // the message is padded with a 1 bit, zeros, and its length in bits
-    struct sha256  t        = *s;
-    const uint64_t n        = s->n_bytes * 8;
-    const size_t   used     = s->n_bytes % 64;
+    struct sha256  t = *s;
+    const uint64_t n = s->n_bytes * 8;
+    const size_t   used = s->n_bytes % 64;
     uint8_t        tail[72] = { 0x80 };
-    const size_t   zeros    = (used < 56 ? 56 : 120) - used;
+    const size_t   zeros = (used < 56 ? 56 : 120) - used;
     for (int i = 0; i < 8; ++i) {
         tail[zeros + (size_t) i] = (uint8_t) (n >> (56 - 8 * i));
     }

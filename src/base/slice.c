@@ -27,7 +27,7 @@ static bool is_control(uint32_t cp) {
 
 bool slice_is_utf8(struct slice text, bool * has_control) {
     const char * end = text.data + text.size;
-    *has_control     = false;
+    *has_control = false;
     for (const char * p = text.data; p < end;) {
         uint32_t  cp;
         int       bad;
@@ -44,17 +44,17 @@ bool slice_is_utf8(struct slice text, bool * has_control) {
 const char * slice_quote(char * buf, size_t buf_size, struct slice text) {
     static const char CUT[] = "...'";
 
-    const char * p   = text.data;
+    const char * p = text.data;
     const char * end = text.data + text.size;
     char *       out = buf;
-    *out++           = '\'';
+    *out++ = '\'';
 
     const char * last = buf + buf_size - sizeof(CUT); // leaves room for CUT and its terminator
     while (p < end) {
         uint32_t   cp;
         int        n;
         const int  length = utf8_decode(p, end, &cp, &n);
-        const bool plain  = length > 0 && !is_control(cp);
+        const bool plain = length > 0 && !is_control(cp);
         if (length > 0) {
             n = length;
         }

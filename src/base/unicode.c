@@ -32,7 +32,7 @@ int utf8_decode(const char * p, const char * end, uint32_t * cp, int * bad) {
     uint8_t   lo, hi;
     const int n = utf8_follow(first, &lo, &hi);
     if (n <= 0) {
-        *cp  = first;
+        *cp = first;
         *bad = 1;
         return n + 1;
     }
@@ -43,7 +43,7 @@ int utf8_decode(const char * p, const char * end, uint32_t * cp, int * bad) {
             *bad = i;
             return 0;
         }
-        c  = c << 6 | (b & 0x3F);
+        c = c << 6 | (b & 0x3F);
         lo = 0x80;
         hi = 0xBF;
     }
@@ -87,7 +87,7 @@ size_t utf8_valid(const char * text, size_t len) {
     if (len == 0) {
         return 0; // text may be NULL
     }
-    const char * p   = text;
+    const char * p = text;
     const char * end = text + len;
     while (p < end) {
         uint32_t  cp;
@@ -124,7 +124,7 @@ bool utf8_replace(const char * text, size_t len, bool each_byte, struct buffer *
     if (len == 0) {
         return true;
     }
-    const char * p   = text;
+    const char * p = text;
     const char * end = text + len;
     while (p < end) {
         const size_t n = utf8_valid(p, (size_t) (end - p));
@@ -229,7 +229,7 @@ static uint32_t composition_find(uint32_t a, uint32_t b) { // 0: none
     size_t lo = 0, hi = COUNT(unicode_compositions);
     while (lo < hi) {
         const size_t     mid = lo + (hi - lo) / 2;
-        const uint32_t * d   = unicode_decompositions[unicode_compositions[mid]];
+        const uint32_t * d = unicode_decompositions[unicode_compositions[mid]];
         if (d[1] == a && d[2] == b) {
             return d[0];
         }
@@ -259,12 +259,12 @@ struct segment {
 static bool segment_push(struct segment * s, uint32_t cp, uint32_t ccc) {
     if (s->n == s->capacity) {
         const size_t  capacity = s->capacity == 0 ? 64 : s->capacity * 2;
-        struct mark * p        = realloc(s->marks, 2 * capacity * sizeof(*p));
+        struct mark * p = realloc(s->marks, 2 * capacity * sizeof(*p));
         if (p == NULL) {
             return false;
         }
-        s->marks    = p;
-        s->sorted   = p + capacity;
+        s->marks = p;
+        s->sorted = p + capacity;
         s->capacity = capacity;
     }
     s->marks[s->n++] = (struct mark) { cp, ccc };
@@ -297,7 +297,7 @@ static void segment_sort(struct segment * s) {
 static void segment_compose(struct segment * s) {
     segment_sort(s);
 
-    size_t   n    = 0; // marks kept
+    size_t   n = 0;    // marks kept
     uint32_t last = 0; // class of the last mark kept; it blocks later marks of the same class
     for (size_t i = 0; i < s->n; ++i) {
         const struct mark m = s->marks[i];
@@ -309,7 +309,7 @@ static void segment_compose(struct segment * s) {
             }
         }
         s->marks[n++] = m;
-        last          = m.ccc;
+        last = m.ccc;
     }
     s->n = n;
 }
@@ -355,7 +355,7 @@ static bool segment_decompose(struct segment * s, uint32_t cp, struct buffer * o
     uint32_t tail[8];
     int      n_tail = 0;
     for (const uint32_t * d = decomposition_find(cp); d != NULL && n_tail < 8;
-            d               = decomposition_find(cp)) {
+            d = decomposition_find(cp)) {
         cp = d[1];
         if (d[2] != 0) {
             tail[n_tail++] = d[2];
@@ -381,9 +381,9 @@ bool nfc_normalize(const char * text, size_t len, struct buffer * out) {
     if (len == 0) {
         return true;
     }
-    struct segment s   = { 0 };
+    struct segment s = { 0 };
     const char *   end = text + len;
-    bool           ok  = true;
+    bool           ok = true;
     while (ok && text < end) {
         ok = segment_decompose(&s, utf8_next(&text), out);
     }

@@ -50,10 +50,10 @@ bool utf8_replace(const char * text, size_t len, bool each_byte, struct buffer *
 //
 
 enum char_class {
-    CHAR_CLASS_OTHER  = 0,
+    CHAR_CLASS_OTHER = 0,
     CHAR_CLASS_LETTER = 1, // general category L
     CHAR_CLASS_NUMBER = 2, // general category N
-    CHAR_CLASS_SPACE  = 3, // property White_Space
+    CHAR_CLASS_SPACE = 3,  // property White_Space
 };
 
 enum char_class char_class_of(uint32_t cp);

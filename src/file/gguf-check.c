@@ -10,10 +10,10 @@
 #include <string.h>
 
 enum {
-    MIN_KEY_BYTES    = 8 + 1 + 4 + 1,         // length and 1 byte of name, type, smallest value
+    MIN_KEY_BYTES = 8 + 1 + 4 + 1,            // length and 1 byte of name, type, smallest value
     MIN_TENSOR_BYTES = 8 + 1 + 4 + 8 + 4 + 8, // length and 1 byte of name, n_dims, 1 dimension,
                                               // type, offset
-    MAX_KEY_NAME  = 65535,                    // of the GGUF specification
+    MAX_KEY_NAME = 65535,                     // of the GGUF specification
     MIN_ALIGNMENT = 8,                        // of the GGUF specification
     MAX_ALIGNMENT = 65536, // the largest page size in use: a mapping is not aligned to more
 };
@@ -22,18 +22,18 @@ static const struct {
     const char * name;
     size_t       size; // 0: varies
 } VALUE_TYPES[GGUF_TYPE_COUNT] = {
-    [GGUF_TYPE_UINT8]   = { "u8", 1 },
-    [GGUF_TYPE_INT8]    = { "i8", 1 },
-    [GGUF_TYPE_UINT16]  = { "u16", 2 },
-    [GGUF_TYPE_INT16]   = { "i16", 2 },
-    [GGUF_TYPE_UINT32]  = { "u32", 4 },
-    [GGUF_TYPE_INT32]   = { "i32", 4 },
+    [GGUF_TYPE_UINT8] = { "u8", 1 },
+    [GGUF_TYPE_INT8] = { "i8", 1 },
+    [GGUF_TYPE_UINT16] = { "u16", 2 },
+    [GGUF_TYPE_INT16] = { "i16", 2 },
+    [GGUF_TYPE_UINT32] = { "u32", 4 },
+    [GGUF_TYPE_INT32] = { "i32", 4 },
     [GGUF_TYPE_FLOAT32] = { "f32", 4 },
-    [GGUF_TYPE_BOOL]    = { "bool", 1 },
-    [GGUF_TYPE_STRING]  = { "string", 0 },
-    [GGUF_TYPE_ARRAY]   = { "array", 0 },
-    [GGUF_TYPE_UINT64]  = { "u64", 8 },
-    [GGUF_TYPE_INT64]   = { "i64", 8 },
+    [GGUF_TYPE_BOOL] = { "bool", 1 },
+    [GGUF_TYPE_STRING] = { "string", 0 },
+    [GGUF_TYPE_ARRAY] = { "array", 0 },
+    [GGUF_TYPE_UINT64] = { "u64", 8 },
+    [GGUF_TYPE_INT64] = { "i64", 8 },
     [GGUF_TYPE_FLOAT64] = { "f64", 8 },
 };
 
@@ -161,10 +161,10 @@ static bool sort_names(
 }
 
 size_t gguf_index_find(const struct gguf_index_name * names, size_t n, const char * name) {
-    const struct slice text  = { name, strlen(name) };
+    const struct slice text = { name, strlen(name) };
     size_t             first = 0;
     while (n > 0) { // invariant: if the name exists, it is in names[first .. first + n − 1]
-        const size_t half  = n / 2;
+        const size_t half = n / 2;
         const int    order = slice_compare(text, names[first + half].text);
         if (order == 0) {
             return names[first + half].index;
@@ -209,7 +209,7 @@ static bool read_strings(struct cursor * c, struct model_key * key) {
 // Reads the value after the name.
 static bool read_value(struct cursor * c, struct model_key * key) {
     uint32_t type = 0;
-    uint64_t n    = 1;
+    uint64_t n = 1;
     if (!read_u32(c, &type)) {
         return false;
     }
@@ -234,7 +234,7 @@ static bool read_value(struct cursor * c, struct model_key * key) {
                 c->where, n, n == 1 ? "" : "s", VALUE_TYPES[type].name, c->pos, left(c) / size);
     }
     key->type = (enum gguf_type) type;
-    key->n    = (size_t) n;
+    key->n = (size_t) n;
     key->data = c->data + c->pos;
     if (type == GGUF_TYPE_STRING) {
         return read_strings(c, key);
@@ -252,16 +252,16 @@ static bool read_value(struct cursor * c, struct model_key * key) {
 }
 
 static bool read_keys(struct cursor * c, struct gguf_index * g, uint64_t n) {
-    size_t cap  = 0;
+    size_t cap = 0;
     void * list = NULL;
-    bool   ok   = true;
+    bool   ok = true;
     while (ok && g->n_keys < n) {
         struct model_key key = { 0 };
-        ok                   = read_name(c, "key", g->n_keys, MAX_KEY_NAME, &key.name) &&
+        ok = read_name(c, "key", g->n_keys, MAX_KEY_NAME, &key.name) &&
              reserve(c, &list, &cap, g->n_keys, sizeof(key));
         if (ok) {
-            ok                   = read_value(c, &key);
-            g->keys              = list;
+            ok = read_value(c, &key);
+            g->keys = list;
             g->keys[g->n_keys++] = key; // even if the value is bad, so that its strings are freed
         }
     }
@@ -281,7 +281,7 @@ static bool read_keys(struct cursor * c, struct gguf_index * g, uint64_t n) {
 
 static bool read_alignment(const struct cursor * c, struct gguf_index * g) {
     const size_t i = gguf_index_find(g->key_names, g->n_keys, GGUF_KEY_GENERAL_ALIGNMENT);
-    g->alignment   = GGUF_DEFAULT_ALIGNMENT;
+    g->alignment = GGUF_DEFAULT_ALIGNMENT;
     if (i == SIZE_MAX) {
         return true;
     }
@@ -331,8 +331,8 @@ static bool tensor_size(const struct cursor * c, struct model_tensor * t, uint32
         return reject(c, "%s is of type %" PRIu32 "; expected a type below %d", c->where, type,
                 GGML_TYPE_COUNT);
     }
-    t->type                  = (enum ggml_type) type;
-    const int64_t block      = ggml_blck_size(t->type);
+    t->type = (enum ggml_type) type;
+    const int64_t block = ggml_blck_size(t->type);
     const size_t  block_size = ggml_type_size(t->type);
     if (block <= 0 || block_size == 0) {
         return reject(c, "%s is of type %" PRIu32 "; expected a type that ggml still has", c->where,
@@ -353,9 +353,9 @@ static bool tensor_size(const struct cursor * c, struct model_tensor * t, uint32
 }
 
 static bool read_tensor(struct cursor * c, size_t i, struct model_tensor * t) {
-    struct slice name   = { 0 };
+    struct slice name = { 0 };
     uint32_t     n_dims = 0;
-    uint32_t     type   = 0;
+    uint32_t     type = 0;
     uint64_t     offset = 0;
     if (!read_name(c, "tensor", i, GGML_MAX_NAME - 1, &name) || !read_u32(c, &n_dims)) {
         return false;
@@ -386,14 +386,14 @@ static bool read_tensor(struct cursor * c, size_t i, struct model_tensor * t) {
 }
 
 static bool read_tensors(struct cursor * c, struct gguf_index * g, uint64_t n) {
-    size_t cap  = 0;
+    size_t cap = 0;
     void * list = NULL;
-    bool   ok   = true;
+    bool   ok = true;
     while (ok && g->n_tensors < n) {
         struct model_tensor t = { 0 };
         ok = read_tensor(c, g->n_tensors, &t) && reserve(c, &list, &cap, g->n_tensors, sizeof(t));
         if (ok) {
-            g->tensors                 = list;
+            g->tensors = list;
             g->tensors[g->n_tensors++] = t;
         }
     }
@@ -419,7 +419,7 @@ static size_t pad(size_t n, size_t alignment) {
 // alignment. The last padding may be missing.
 static bool place_tensors(const struct cursor * c, struct gguf_index * g) {
     const size_t start = pad(g->meta_size, g->alignment);
-    size_t       end   = start;
+    size_t       end = start;
     for (size_t i = 0; i < g->n_tensors; ++i) {
         struct model_tensor * t = &g->tensors[i];
         char                  quoted[80];
@@ -441,8 +441,8 @@ static bool place_tensors(const struct cursor * c, struct gguf_index * g) {
                     quoted, t->size, end, c->size);
         }
         t->offset = end;
-        t->data   = c->data + end;
-        end       = pad(end + t->size, g->alignment);
+        t->data = c->data + end;
+        end = pad(end + t->size, g->alignment);
     }
     if (c->size > end) {
         snprintf(g->warning, sizeof(g->warning),
@@ -498,8 +498,8 @@ static bool read_header(struct cursor * c, uint64_t * n_keys, uint64_t * n_tenso
 
 bool gguf_check(struct gguf_index * g, const char * file, const void * data, size_t size,
         struct lrnn_error * err) {
-    struct cursor c         = { .file = file, .data = data, .size = size, .err = err };
-    uint64_t      n_keys    = 0;
+    struct cursor c = { .file = file, .data = data, .size = size, .err = err };
+    uint64_t      n_keys = 0;
     uint64_t      n_tensors = 0;
 
     memset(g, 0, sizeof(*g));

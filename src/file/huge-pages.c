@@ -13,8 +13,8 @@
 // True if the first line of a file contains a text.
 static bool file_says(const char * path, const char * text) {
     char   line[256] = "";
-    FILE * f         = fopen(path, "r");
-    bool   found     = f != NULL && fgets(line, sizeof(line), f) != NULL && strstr(line, text);
+    FILE * f = fopen(path, "r");
+    bool   found = f != NULL && fgets(line, sizeof(line), f) != NULL && strstr(line, text);
     if (f != NULL) {
         fclose(f);
     }
@@ -25,7 +25,7 @@ static bool file_says(const char * path, const char * text) {
 static double memory_available(void) {
     char   line[256];
     double kib = 0.0;
-    FILE * f   = fopen("/proc/meminfo", "r");
+    FILE * f = fopen("/proc/meminfo", "r");
     while (f != NULL && kib == 0.0 && fgets(line, sizeof(line), f) != NULL) {
         sscanf(line, "MemAvailable: %lf", &kib);
     }
@@ -40,7 +40,7 @@ static double container_limit(double most) {
     static const char * const paths[] = { "/sys/fs/cgroup/memory.max",
         "/sys/fs/cgroup/memory/memory.limit_in_bytes" };
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); ++i) {
-        FILE * f     = fopen(paths[i], "r");
+        FILE * f = fopen(paths[i], "r");
         double limit = most;
         if (f != NULL) {
             if (fscanf(f, "%lf", &limit) == 1 && limit < most) { // not "max"
@@ -68,7 +68,7 @@ bool huge_pages_replace(void * data, size_t size) {
         return false;
     }
     const size_t before = (HUGE_PAGE - (uintptr_t) all % HUGE_PAGE) % HUGE_PAGE;
-    char * const pages  = all + before;
+    char * const pages = all + before;
     if (before > 0) {
         munmap(all, before);
     }

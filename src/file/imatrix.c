@@ -12,7 +12,7 @@
 #include <string.h>
 
 static const char IN_SUM2[] = ".in_sum2";
-static const char COUNTS[]  = ".counts";
+static const char COUNTS[] = ".counts";
 
 void imatrix_free(struct imatrix * m) {
     for (int i = 0; i < m->n_entries; ++i) {
@@ -39,14 +39,14 @@ static struct imatrix_entry * append(
     if (more == NULL) {
         return NULL;
     }
-    m->entries               = more;
+    m->entries = more;
     struct imatrix_entry * e = &more[m->n_entries];
 
     *e = (struct imatrix_entry) {
-        .n_per_row  = n_per_row,
+        .n_per_row = n_per_row,
         .n_matrices = n_matrices,
-        .sum2       = calloc((size_t) (n_per_row * n_matrices), sizeof(double)),
-        .counts     = calloc((size_t) n_matrices, sizeof(double)),
+        .sum2 = calloc((size_t) (n_per_row * n_matrices), sizeof(double)),
+        .counts = calloc((size_t) n_matrices, sizeof(double)),
     };
     snprintf(e->name, sizeof(e->name), "%.*s", (int) size, name);
     if (e->sum2 == NULL || e->counts == NULL) {
@@ -90,9 +90,9 @@ bool imatrix_add(struct imatrix * m, const char * name, int64_t n_per_row, int64
 }
 
 bool imatrix_weights(const struct imatrix_entry * e, int64_t matrix, float * weights) {
-    const double * sum2  = e->sum2 + matrix * e->n_per_row;
+    const double * sum2 = e->sum2 + matrix * e->n_per_row;
     const double   count = e->counts[matrix];
-    double         mean  = 0.0;
+    double         mean = 0.0;
     if (!(count > 0.0)) {
         return false;
     }
@@ -148,7 +148,7 @@ static bool write_file(struct gguf_context * gguf, struct ggml_context * ctx, co
     }
     bool ok = gguf_write_metadata(&file, gguf, err);
     for (struct ggml_tensor * t = ggml_get_first_tensor(ctx); t != NULL && ok;
-            t                   = ggml_get_next_tensor(ctx, t)) {
+            t = ggml_get_next_tensor(ctx, t)) {
         ok = gguf_write_tensor(&file, t->data, ggml_nbytes(t), gguf_get_alignment(gguf), err);
     }
     if (!ok) {
@@ -160,9 +160,9 @@ static bool write_file(struct gguf_context * gguf, struct ggml_context * ctx, co
 
 bool imatrix_write(const struct imatrix * m, const char * path, struct lrnn_error * err) {
     struct gguf_context * gguf = gguf_init_empty();
-    struct ggml_context * ctx  = gguf != NULL ? to_tensors(m, gguf) : NULL;
+    struct ggml_context * ctx = gguf != NULL ? to_tensors(m, gguf) : NULL;
     const char *          text = m->dataset;
-    bool                  ok   = false;
+    bool                  ok = false;
 
     if (ctx == NULL) {
         error_set(err, LRNN_ERROR_NO_MEMORY, "%s: out of memory", path);
@@ -202,7 +202,7 @@ static bool read_entry(struct imatrix * m, const struct model_file * f,
     const char * path = model_file_path(f);
 
     snprintf(counts_name, sizeof(counts_name), "%.*s%s", (int) size, t->name, COUNTS);
-    const struct model_tensor * c          = model_file_find_tensor(f, counts_name);
+    const struct model_tensor * c = model_file_find_tensor(f, counts_name);
     const int64_t               n_matrices = t->ne[1] * t->ne[2] * t->ne[3];
     if (c == NULL || c->type != GGML_TYPE_F32 || t->type != GGML_TYPE_F32 ||
             c->ne[0] * c->ne[1] * c->ne[2] * c->ne[3] != n_matrices) {
@@ -218,7 +218,7 @@ static bool read_entry(struct imatrix * m, const struct model_file * f,
 }
 
 bool imatrix_read(struct imatrix * m, const char * path, struct lrnn_error * err) {
-    *m                    = (struct imatrix) { 0 };
+    *m = (struct imatrix) { 0 };
     struct model_file * f = model_file_open(path, err);
     if (f == NULL) {
         if (err != NULL && err->kind == LRNN_ERROR_BAD_MODEL) {
@@ -246,7 +246,7 @@ bool imatrix_read(struct imatrix * m, const char * path, struct lrnn_error * err
         model_file_int(f, "imatrix.chunk_size", 0, UINT32_MAX, &m->window_size, &why);
     }
     for (size_t i = 0; ok && i < model_file_n_tensors(f); ++i) {
-        const struct model_tensor * t    = model_file_tensor(f, i);
+        const struct model_tensor * t = model_file_tensor(f, i);
         const size_t                size = strlen(t->name);
         if (size >= sizeof(IN_SUM2) &&
                 strcmp(t->name + size - (sizeof(IN_SUM2) - 1), IN_SUM2) == 0) {

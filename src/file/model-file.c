@@ -30,7 +30,7 @@ struct model_file {
 
 struct model_file * model_file_from_memory(
         const char * name, const void * data, size_t size, struct lrnn_error * err) {
-    struct model_file * f    = calloc(1, sizeof(*f));
+    struct model_file * f = calloc(1, sizeof(*f));
     char *              path = strdup(name);
     if (f == NULL || path == NULL) {
         error_set(err, LRNN_ERROR_NO_MEMORY, "%s: out of memory", name);
@@ -71,7 +71,7 @@ static void * map_file(const char * path, size_t * size, struct lrnn_error * err
                 path, (intmax_t) st.st_size, PTRDIFF_MAX);
     } else {
         *size = (size_t) st.st_size;
-        data  = mmap(NULL, *size, PROT_READ, MAP_SHARED, fd, 0);
+        data = mmap(NULL, *size, PROT_READ, MAP_SHARED, fd, 0);
         if (data == MAP_FAILED) {
             error_set(err, errno == ENOMEM ? LRNN_ERROR_NO_MEMORY : LRNN_ERROR_BAD_MODEL,
                     "%s: cannot map %zu bytes: %s", path, *size, strerror(errno));
@@ -110,10 +110,10 @@ void model_file_free(struct model_file * f) {
 }
 
 void model_file_release(const struct model_file * f, const struct model_tensor * t) {
-    const size_t page  = (size_t) sysconf(_SC_PAGESIZE);
+    const size_t page = (size_t) sysconf(_SC_PAGESIZE);
     const size_t begin = (size_t) ((const char *) t->data - (const char *) f->data);
     const size_t first = (begin + page - 1) / page * page; // whole pages
-    const size_t last  = (begin + t->size) / page * page;
+    const size_t last = (begin + t->size) / page * page;
     if (f->mapping != NULL && first < last) {
         madvise((char *) f->mapping + first, last - first, MADV_DONTNEED);
     }
@@ -138,16 +138,16 @@ const char * model_file_warning(const struct model_file * f) {
 
 uint64_t model_file_identity(const struct model_file * f) {
     const size_t   sample = 64;
-    const uint64_t size   = f->size;
-    uint64_t       h      = HASH_START;
+    const uint64_t size = f->size;
+    uint64_t       h = HASH_START;
 
     h = hash_add(h, &size, sizeof(size));
     h = hash_add(h, f->data, f->gguf.meta_size);
     for (size_t i = 0; i < f->gguf.n_tensors; ++i) {
         const struct model_tensor * t = &f->gguf.tensors[i];
         const size_t                n = t->size < sample ? t->size : sample;
-        h                             = hash_add(h, t->data, n);
-        h                             = hash_add(h, (const char *) t->data + t->size - n, n);
+        h = hash_add(h, t->data, n);
+        h = hash_add(h, (const char *) t->data + t->size - n, n);
     }
     return h;
 }
@@ -259,10 +259,10 @@ static enum kind kind_of(enum gguf_type type) {
 static enum key_status find(const struct model_file * f, const char * key, enum kind kind,
         bool is_array, const struct model_key ** out, struct lrnn_error * err) {
     static const char * const EXPECTED[][2] = {
-        [KIND_INT]   = { "an integer", "an array of integers" },
+        [KIND_INT] = { "an integer", "an array of integers" },
         [KIND_FLOAT] = { "f32 or f64", "an array of f32 or f64" },
-        [KIND_BOOL]  = { "bool", "an array of bool" },
-        [KIND_TEXT]  = { "string", "an array of string" },
+        [KIND_BOOL] = { "bool", "an array of bool" },
+        [KIND_TEXT] = { "string", "an array of string" },
     };
     const struct model_key * k = model_file_find_key(f, key);
     if (k == NULL) {
@@ -286,7 +286,7 @@ static enum key_status bad_element(const struct model_file * f, const char * key
 // Like find; every element must be in min .. max.
 static enum key_status find_ints(const struct model_file * f, const char * key, bool is_array,
         int64_t min, int64_t max, const struct model_key ** out, struct lrnn_error * err) {
-    const struct model_key * k      = NULL;
+    const struct model_key * k = NULL;
     const enum key_status    status = find(f, key, KIND_INT, is_array, &k, err);
     if (status != KEY_OK) {
         return status;
@@ -312,7 +312,7 @@ static enum key_status find_ints(const struct model_file * f, const char * key, 
 
 static enum key_status find_floats(const struct model_file * f, const char * key, bool is_array,
         double min, double max, const struct model_key ** out, struct lrnn_error * err) {
-    const struct model_key * k      = NULL;
+    const struct model_key * k = NULL;
     const enum key_status    status = find(f, key, KIND_FLOAT, is_array, &k, err);
     if (status != KEY_OK) {
         return status;
@@ -351,7 +351,7 @@ enum key_status model_file_texts(const struct model_file * f, const char * key,
 
 enum key_status model_file_int(const struct model_file * f, const char * key, int64_t min,
         int64_t max, int64_t * value, struct lrnn_error * err) {
-    const struct model_key * k      = NULL;
+    const struct model_key * k = NULL;
     const enum key_status    status = find_ints(f, key, false, min, max, &k, err);
     if (status == KEY_OK) {
         *value = model_key_int(k, 0);
@@ -361,7 +361,7 @@ enum key_status model_file_int(const struct model_file * f, const char * key, in
 
 enum key_status model_file_float(const struct model_file * f, const char * key, double min,
         double max, double * value, struct lrnn_error * err) {
-    const struct model_key * k      = NULL;
+    const struct model_key * k = NULL;
     const enum key_status    status = find_floats(f, key, false, min, max, &k, err);
     if (status == KEY_OK) {
         *value = model_key_float(k, 0);
@@ -371,7 +371,7 @@ enum key_status model_file_float(const struct model_file * f, const char * key, 
 
 enum key_status model_file_bool(
         const struct model_file * f, const char * key, bool * value, struct lrnn_error * err) {
-    const struct model_key * k      = NULL;
+    const struct model_key * k = NULL;
     const enum key_status    status = find(f, key, KIND_BOOL, false, &k, err);
     if (status == KEY_OK) {
         *value = model_key_bool(k, 0);
@@ -381,7 +381,7 @@ enum key_status model_file_bool(
 
 enum key_status model_file_text(const struct model_file * f, const char * key, struct slice * value,
         struct lrnn_error * err) {
-    const struct model_key * k      = NULL;
+    const struct model_key * k = NULL;
     const enum key_status    status = find(f, key, KIND_TEXT, false, &k, err);
     if (status == KEY_OK) {
         *value = model_key_text(k, 0);
@@ -397,7 +397,7 @@ enum key_status model_file_choice(const struct model_file * f, const char * key,
         return status;
     }
     char   list[256] = "";
-    size_t n         = 0;
+    size_t n = 0;
     for (int i = 0; words[i] != NULL; ++i) {
         if (slice_is(text, words[i])) {
             *value = i;
@@ -452,8 +452,8 @@ int64_t model_tensor_outside(const struct model_tensor * t, float min, float max
 bool model_file_all_used(const struct model_file * f, struct lrnn_error * err) {
     enum { N_NAMED = 3 };
     char   list[N_NAMED * (GGML_MAX_NAME + 4) + 8] = "";
-    size_t pos                                     = 0;
-    size_t n                                       = 0;
+    size_t pos = 0;
+    size_t n = 0;
     for (size_t i = 0; i < f->gguf.n_tensors; ++i) {
         const struct model_tensor * t = &f->gguf.tensors[i];
         if (t->used) {

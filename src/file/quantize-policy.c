@@ -129,7 +129,7 @@ static bool contains(const char * const * list, size_t n, const char * stem, siz
 
 enum quantize_role quantize_role_of(const char * name) {
     static const char end[] = ".weight";
-    size_t            size  = strlen(name);
+    size_t            size = strlen(name);
     if (size < sizeof(end) || strcmp(name + size - (sizeof(end) - 1), end) != 0) {
         return QUANTIZE_VECTOR; // a bias, ssm_a, ssm_d
     }
@@ -182,7 +182,7 @@ void quantize_overrides_free(struct quantize_overrides * overrides) {
 bool quantize_overrides_add(
         struct quantize_overrides * overrides, const char * text, struct lrnn_error * err) {
     const char *    sign = strrchr(text, '='); // the last one: the expression may contain others
-    struct override o    = { 0 };
+    struct override o = { 0 };
     if (sign == NULL || sign == text || !quantize_type_find(sign + 1, &o.type)) {
         char names[128];
         return error_set(err, LRNN_ERROR_BAD_INPUT, "'%s' is not REGEX=TYPE with TYPE %s", text,
@@ -191,13 +191,13 @@ bool quantize_overrides_add(
     struct override * more = realloc(overrides->list, (size_t) (overrides->n + 1) * sizeof(*more));
     if (more != NULL) {
         overrides->list = more;
-        o.text          = strdup(text);
+        o.text = strdup(text);
     }
     if (more == NULL || o.text == NULL) {
         return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory");
     }
     o.text[sign - text] = '\0';
-    const int code      = regcomp(&o.regex, o.text, REG_EXTENDED | REG_NOSUB);
+    const int code = regcomp(&o.regex, o.text, REG_EXTENDED | REG_NOSUB);
     if (code != 0) {
         char why[256];
         regerror(code, &o.regex, why, sizeof(why));
@@ -221,13 +221,13 @@ const char * quantize_overrides_unused(const struct quantize_overrides * overrid
 
 struct quantize_choice quantize_choose(struct quantize_overrides * overrides, const char * name,
         enum ggml_type from, int64_t n_per_row, enum ggml_type wanted) {
-    const enum quantize_role role   = quantize_role_of(name);
+    const enum quantize_role role = quantize_role_of(name);
     struct quantize_choice   choice = { .wanted = role == QUANTIZE_MATRIX ? wanted : from };
 
     for (int i = 0; overrides != NULL && i < overrides->n && role != QUANTIZE_VECTOR; ++i) {
         struct override * o = &overrides->list[i];
         if (regexec(&o->regex, name, 0, NULL, 0) == 0) {
-            o->used       = true;
+            o->used = true;
             choice.wanted = o->type;
             choice.recurrent =
                     role == QUANTIZE_RECURRENT && o->type != GGML_TYPE_F32 && o->type != from;

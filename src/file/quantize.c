@@ -57,18 +57,18 @@ static bool check_tensor(const struct quantize_tensor * t, const char * path, bo
 
 bool quantize_plan_make(struct quantize_plan * plan, const struct model_file * file,
         const struct quantize_params * params, struct lrnn_error * err) {
-    const char * path        = model_file_path(file);
-    const size_t n           = model_file_n_tensors(file);
+    const char * path = model_file_path(file);
+    const size_t n = model_file_n_tensors(file);
     int          n_important = 0;
 
     plan->n_tensors = n;
-    plan->tensors   = calloc(n > 0 ? n : 1, sizeof(*plan->tensors));
+    plan->tensors = calloc(n > 0 ? n : 1, sizeof(*plan->tensors));
     if (plan->tensors == NULL) {
         return error_set(err, LRNN_ERROR_NO_MEMORY, "%s: out of memory for %zu tensors", path, n);
     }
     for (size_t i = 0; i < n; ++i) {
         const struct model_tensor * source = model_file_tensor(file, i);
-        struct quantize_tensor *    t      = &plan->tensors[i];
+        struct quantize_tensor *    t = &plan->tensors[i];
 
         t->source = source;
         t->choice = quantize_choose(
@@ -108,16 +108,16 @@ void quantize_plan_free(struct quantize_plan * plan) {
 struct lrnn_quantize_tensor quantize_describe(const struct quantize_tensor * t) {
     const int64_t * ne = t->source->ne;
     return (struct lrnn_quantize_tensor) {
-        .name           = t->source->name,
-        .ne             = { ne[0], ne[1], ne[2], ne[3] },
-        .n_dims         = t->source->n_dims,
-        .from           = quantize_type_name(t->source->type),
-        .to             = quantize_type_name(t->choice.to),
-        .wanted         = quantize_type_name(t->choice.wanted),
-        .bytes_from     = (int64_t) t->source->size,
-        .bytes_to       = (int64_t) t->bytes,
-        .error          = t->error,
-        .is_recurrent   = t->choice.recurrent,
+        .name = t->source->name,
+        .ne = { ne[0], ne[1], ne[2], ne[3] },
+        .n_dims = t->source->n_dims,
+        .from = quantize_type_name(t->source->type),
+        .to = quantize_type_name(t->choice.to),
+        .wanted = quantize_type_name(t->choice.wanted),
+        .bytes_from = (int64_t) t->source->size,
+        .bytes_to = (int64_t) t->bytes,
+        .error = t->error,
+        .is_recurrent = t->choice.recurrent,
         .has_importance = t->importance != NULL,
     };
 }
@@ -157,15 +157,15 @@ static void to_floats(enum ggml_type type, const void * from, float * to, int64_
 
 // w: room for the rows; back: room for the rows after quantization
 static enum fault run_piece(const struct job * job, int64_t piece, float * w, float * back) {
-    const struct model_tensor * s     = job->source;
-    const int64_t               n     = s->ne[0];
+    const struct model_tensor * s = job->source;
+    const int64_t               n = s->ne[0];
     const int64_t               first = piece * job->rows_per_piece;
     const int64_t               last =
             first + job->rows_per_piece < job->n_rows ? first + job->rows_per_piece : job->n_rows;
     const size_t row_from = ggml_row_size(s->type, n);
-    const size_t row_to   = ggml_row_size(job->to, n);
-    double       error2   = 0.0;
-    double       sum2     = 0.0;
+    const size_t row_to = ggml_row_size(job->to, n);
+    double       error2 = 0.0;
+    double       sum2 = 0.0;
 
     to_floats(s->type, (const char *) s->data + (size_t) first * row_from, w, (last - first) * n);
     for (int64_t i = 0; i < (last - first) * n; ++i) {
@@ -176,8 +176,8 @@ static enum fault run_piece(const struct job * job, int64_t piece, float * w, fl
     }
     for (int64_t row = first; row < last;) {
         const int64_t matrix = row / s->ne[1];
-        int64_t       end    = (matrix + 1) * s->ne[1]; // each matrix has its own importance
-        end                  = end < last ? end : last;
+        int64_t       end = (matrix + 1) * s->ne[1]; // each matrix has its own importance
+        end = end < last ? end : last;
         ggml_quantize_chunk(job->to, w + (row - first) * n, job->out + (size_t) row * row_to, 0,
                 end - row, n,
                 job->importance != NULL ? job->importance + matrix * job->importance_step : NULL);
@@ -191,15 +191,15 @@ static enum fault run_piece(const struct job * job, int64_t piece, float * w, fl
         error2 += ((double) back[i] - (double) w[i]) * ((double) back[i] - (double) w[i]);
     }
     job->error2[piece] = error2;
-    job->sum2[piece]   = sum2;
+    job->sum2[piece] = sum2;
     return FAULT_NONE;
 }
 
 static void * run_pieces(void * user) {
-    struct job * job   = user;
-    const size_t size  = (size_t) (job->rows_per_piece * job->source->ne[0]) * sizeof(float);
-    float *      w     = malloc(size);
-    float *      back  = malloc(size);
+    struct job * job = user;
+    const size_t size = (size_t) (job->rows_per_piece * job->source->ne[0]) * sizeof(float);
+    float *      w = malloc(size);
+    float *      back = malloc(size);
     enum fault   fault = w == NULL || back == NULL ? FAULT_MEMORY : FAULT_NONE;
 
     while (fault == FAULT_NONE && atomic_load(&job->fault) == FAULT_NONE) {
@@ -238,7 +238,7 @@ static void run_threads(struct job * job, int n) {
 // tensor has none. Returns false if memory is out.
 static bool importance_of(const struct quantize_tensor * t, float ** weights) {
     const struct imatrix_entry * e = t->importance;
-    *weights                       = NULL;
+    *weights = NULL;
     if (e == NULL) {
         return true;
     }
@@ -262,26 +262,26 @@ static bool quantize_one(struct quantize_tensor * t, const char * path, int n_th
     const struct model_tensor * s = t->source;
 
     struct job job = {
-        .source          = s,
-        .to              = t->choice.to,
-        .out             = out,
-        .n_rows          = n_rows_of(s),
+        .source = s,
+        .to = t->choice.to,
+        .out = out,
+        .n_rows = n_rows_of(s),
         .importance_step = t->importance != NULL && t->importance->n_matrices > 1 ? s->ne[0] : 0,
     };
     job.rows_per_piece = PIECE_VALUES / s->ne[0] > 1 ? PIECE_VALUES / s->ne[0] : 1;
-    job.n_pieces       = (job.n_rows + job.rows_per_piece - 1) / job.rows_per_piece;
-    job.error2         = calloc((size_t) job.n_pieces, sizeof(double));
-    job.sum2           = calloc((size_t) job.n_pieces, sizeof(double));
+    job.n_pieces = (job.n_rows + job.rows_per_piece - 1) / job.rows_per_piece;
+    job.error2 = calloc((size_t) job.n_pieces, sizeof(double));
+    job.sum2 = calloc((size_t) job.n_pieces, sizeof(double));
 
     float *    importance = NULL;
-    enum fault fault      = FAULT_MEMORY;
+    enum fault fault = FAULT_MEMORY;
     if (job.error2 != NULL && job.sum2 != NULL && importance_of(t, &importance)) {
         job.importance = importance;
         run_threads(&job, n_threads);
         fault = (enum fault) atomic_load(&job.fault);
     }
     double error2 = 0.0;
-    double sum2   = 0.0;
+    double sum2 = 0.0;
     for (int64_t i = 0; i < job.n_pieces && fault == FAULT_NONE; ++i) {
         error2 += job.error2[i];
         sum2 += job.sum2[i];
@@ -366,8 +366,8 @@ bool quantize_run(struct quantize_plan * plan, const struct model_file * file,
         void * user, struct lrnn_error * err) {
     const size_t       alignment = model_file_alignment(file);
     const int          n_threads = count_threads(params->n_threads);
-    struct atomic_file out       = { 0 };
-    bool               ok        = true;
+    struct atomic_file out = { 0 };
+    bool               ok = true;
 
     if (path != NULL) {
         if (!atomic_file_open(&out, path, err)) {
@@ -376,10 +376,10 @@ bool quantize_run(struct quantize_plan * plan, const struct model_file * file,
         ok = write_metadata(&out, plan, file, params, err);
     }
     for (size_t i = 0; i < plan->n_tensors && ok; ++i) {
-        struct quantize_tensor * t       = &plan->tensors[i];
-        const bool               copied  = t->choice.to == t->source->type;
+        struct quantize_tensor * t = &plan->tensors[i];
+        const bool               copied = t->choice.to == t->source->type;
         char *                   rounded = copied ? NULL : malloc(t->bytes);
-        const void *             data    = copied ? t->source->data : rounded;
+        const void *             data = copied ? t->source->data : rounded;
         if (data == NULL) {
             ok = error_set(err, LRNN_ERROR_NO_MEMORY,
                     "%s: out of memory for the %zu bytes of tensor %s", model_file_path(file),

@@ -38,7 +38,7 @@ struct draft * draft_new(int32_t n_max, struct lrnn_error * err) {
         error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a draft");
         return NULL;
     }
-    d->n_max  = n_max;
+    d->n_max = n_max;
     d->length = n_max;
     return d;
 }
@@ -62,7 +62,7 @@ static void judge(struct draft * d, int32_t token) {
         }
     } else {
         d->n_draft = 0;
-        d->length  = d->length > 1 ? d->length / 2 : 1;
+        d->length = d->length > 1 ? d->length / 2 : 1;
     }
 }
 
@@ -97,12 +97,12 @@ int32_t draft_propose(struct draft * d, int32_t n_max, int32_t * tokens) {
         const int64_t n = match(d->text, i, d->n);
         if (n > best) {
             best = n;
-            at   = i;
+            at = i;
         }
     }
     d->n_draft = d->n_right = 0;
     while (d->n_draft < d->length && d->n_draft < n_max && at < d->n) {
-        const int64_t i    = at + d->n_draft;
+        const int64_t i = at + d->n_draft;
         tokens[d->n_draft] = d->last[d->n_draft] = i < d->n ? d->text[i] : d->last[i - d->n];
         d->n_draft++;
     }

@@ -10,13 +10,13 @@
 #include <string.h>
 
 static const char * const FINISH_NAMES[LRNN_N_FINISHES] = {
-    [LRNN_FINISH_NONE]   = "none",
+    [LRNN_FINISH_NONE] = "none",
     [LRNN_FINISH_LENGTH] = "length",
-    [LRNN_FINISH_EOS]    = "eos",
-    [LRNN_FINISH_STOP]   = "stop",
-    [LRNN_FINISH_CACHE]  = "cache",
+    [LRNN_FINISH_EOS] = "eos",
+    [LRNN_FINISH_STOP] = "stop",
+    [LRNN_FINISH_CACHE] = "cache",
     [LRNN_FINISH_CALLER] = "caller",
-    [LRNN_FINISH_ERROR]  = "error",
+    [LRNN_FINISH_ERROR] = "error",
 };
 
 const char * lrnn_finish_name(enum lrnn_finish finish) {
@@ -64,16 +64,16 @@ struct lrnn_generation * lrnn_generation_new(struct lrnn_session * session, int3
         return NULL;
     }
     g->session = session;
-    g->seq     = seq;
-    g->params  = *p;
-    g->info    = session->model->info;
-    g->phase   = GENERATION_DONE;
-    g->finish  = LRNN_FINISH_LENGTH;
+    g->seq = seq;
+    g->params = *p;
+    g->info = session->model->info;
+    g->phase = GENERATION_DONE;
+    g->finish = LRNN_FINISH_LENGTH;
     g->sampler = lrnn_sampler_new(&p->sampler, err);
-    bool ok    = g->sampler != NULL;
+    bool ok = g->sampler != NULL;
     if (ok && p->n_draft > 0) {
         g->draft = draft_new(p->n_draft, err);
-        ok       = g->draft != NULL;
+        ok = g->draft != NULL;
     }
     if (!ok) {
         lrnn_generation_free(g);
@@ -90,7 +90,7 @@ static void free_text(struct lrnn_generation * g) {
     lrnn_decoder_free(g->decoder);
     free(g->prompt);
     g->decoder = NULL;
-    g->prompt  = NULL;
+    g->prompt = NULL;
 }
 
 void lrnn_generation_free(struct lrnn_generation * g) {
@@ -113,17 +113,17 @@ enum lrnn_finish lrnn_generation_finish(const struct lrnn_generation * g) {
 
 struct lrnn_generated lrnn_generation_get(const struct lrnn_generation * g) {
     return (struct lrnn_generated) {
-        .tokens    = g->tokens,
+        .tokens = g->tokens,
         .log_probs = g->log_probs,
-        .n_tokens  = g->n_tokens,
-        .text      = g->text.n > 0 ? g->text.data : "",
-        .size      = g->text.n,
+        .n_tokens = g->n_tokens,
+        .text = g->text.n > 0 ? g->text.data : "",
+        .size = g->text.n,
     };
 }
 
 static void clear_output(struct lrnn_generation * g) {
     g->n_tokens = 0;
-    g->text.n   = 0;
+    g->text.n = 0;
 }
 
 //
@@ -149,9 +149,9 @@ bool generation_begin(struct lrnn_generation * g, const int32_t * tokens, int64_
     }
     g->n_prompt = n_tokens;
     g->n_fed = g->n_new = 0;
-    g->n_next           = 0;
-    g->phase            = GENERATION_PROMPT;
-    g->finish           = LRNN_FINISH_NONE;
+    g->n_next = 0;
+    g->phase = GENERATION_PROMPT;
+    g->finish = LRNN_FINISH_NONE;
     return true;
 }
 
@@ -164,7 +164,7 @@ bool lrnn_generation_prompt(struct lrnn_generation * g, const int32_t * tokens, 
         struct lrnn_error * err) {
     const int64_t length = lrnn_seq_length(g->session, g->seq);
     int32_t       first;
-    g->phase  = GENERATION_DONE;
+    g->phase = GENERATION_DONE;
     g->finish = LRNN_FINISH_ERROR;
     if (n_tokens > room_after(g, length)) {
         return error_set(err, LRNN_ERROR_BAD_INPUT,
@@ -185,7 +185,7 @@ bool lrnn_generation_prompt(struct lrnn_generation * g, const int32_t * tokens, 
         if (first < 0) {
             return false;
         }
-        tokens   = &first;
+        tokens = &first;
         n_tokens = 1;
     }
     if (n_tokens == 0 && g->params.max_tokens >= 0 &&
@@ -217,7 +217,7 @@ static bool add_text(struct lrnn_generation * g, int32_t token) {
 static void end_text(struct lrnn_generation * g, enum lrnn_finish finish) {
     size_t       size = 0;
     const char * text = g->decoder != NULL ? lrnn_decoder_end(g->decoder, &size) : "";
-    g->finish         = stop_push(&g->stop, text, size) ? LRNN_FINISH_STOP : finish;
+    g->finish = stop_push(&g->stop, text, size) ? LRNN_FINISH_STOP : finish;
     stop_end(&g->stop);
 }
 
@@ -261,12 +261,12 @@ static bool add_token(
 // The token to feed next, and a draft after it.
 static void propose(struct lrnn_generation * g, int32_t token) {
     const int64_t n_left = g->params.max_tokens > 0 ? g->params.max_tokens - g->n_new : INT64_MAX;
-    const int64_t fits   = room_after(g, lrnn_seq_length(g->session, g->seq) + 1);
-    int64_t       most   = n_left - 1; // the last one is not a guess
-    most                 = most < fits ? most : fits;
-    most                 = most < LRNN_DRAFT_MAX ? most : LRNN_DRAFT_MAX;
-    g->next[0]           = token;
-    g->n_next            = 1;
+    const int64_t fits = room_after(g, lrnn_seq_length(g->session, g->seq) + 1);
+    int64_t       most = n_left - 1; // the last one is not a guess
+    most = most < fits ? most : fits;
+    most = most < LRNN_DRAFT_MAX ? most : LRNN_DRAFT_MAX;
+    g->next[0] = token;
+    g->n_next = 1;
     if (g->draft != NULL && most > 0 && g->finish == LRNN_FINISH_NONE) {
         g->n_next += draft_propose(g->draft, (int32_t) most, g->next + 1);
     }
@@ -293,15 +293,15 @@ static bool settle(struct lrnn_generation * g, int64_t n_wrong, int32_t last, bo
 // Samples from the rows of the logits that follow the tokens of g->next, as far as they are right.
 static bool take_rows(struct lrnn_generation * g, int64_t row, struct lrnn_error * err) {
     const int64_t length = lrnn_seq_length(g->session, g->seq) - g->n_next; // before them
-    int32_t       right  = 0; // rows whose token is the next one
+    int32_t       right = 0; // rows whose token is the next one
     bool          is_fed = true;
-    int32_t       last   = g->next[0];
+    int32_t       last = g->next[0];
     for (int32_t i = 0; i < g->n_next && is_fed && g->finish == LRNN_FINISH_NONE; ++i) {
         if (!add_token(g, lrnn_logits(g->session, row + i), length + 1 + i, err)) {
             return false;
         }
         if (g->finish != LRNN_FINISH_EOS) { // which is never fed
-            last   = g->tokens[g->n_tokens - 1];
+            last = g->tokens[g->n_tokens - 1];
             is_fed = i + 1 < g->n_next && g->next[i + 1] == last;
             right += is_fed;
         }
@@ -315,7 +315,7 @@ static bool take_rows(struct lrnn_generation * g, int64_t row, struct lrnn_error
 
 bool generation_input(struct lrnn_generation * g, int64_t n_max, struct lrnn_input * input) {
     const int64_t left = g->n_prompt - g->n_fed;
-    const int64_t n    = left < n_max ? left : n_max;
+    const int64_t n = left < n_max ? left : n_max;
     if (g->phase == GENERATION_PROMPT) {
         *input = (struct lrnn_input) { g->seq, g->prompt + g->n_fed, n, n == left };
         return n > 0;
@@ -368,7 +368,7 @@ static bool take(struct lrnn_generation * g, const struct lrnn_input * input, in
 // A generation that failed has ended.
 static bool check(struct lrnn_generation * g, bool ok) {
     if (!ok) {
-        g->phase  = GENERATION_DONE;
+        g->phase = GENERATION_DONE;
         g->finish = LRNN_FINISH_ERROR;
     }
     return ok;
@@ -388,19 +388,19 @@ void lrnn_generation_end(struct lrnn_generation * g) {
     if (g->phase == GENERATION_TEXT) {
         end_text(g, LRNN_FINISH_CALLER);
         g->n_next = 1; // without its draft
-        g->phase  = g->params.keep ? GENERATION_LAST : GENERATION_DONE;
+        g->phase = g->params.keep ? GENERATION_LAST : GENERATION_DONE;
     } else if (g->phase == GENERATION_PROMPT) {
         g->finish = LRNN_FINISH_CALLER;
-        g->phase  = GENERATION_DONE;
+        g->phase = GENERATION_DONE;
     }
 }
 
 bool lrnn_generation_step(
         struct lrnn_generation * const * generations, int32_t n, struct lrnn_error * err) {
-    struct lrnn_input * inputs   = malloc((size_t) (n > 0 ? n : 1) * sizeof(*inputs));
-    bool                ok       = true;
+    struct lrnn_input * inputs = malloc((size_t) (n > 0 ? n : 1) * sizeof(*inputs));
+    bool                ok = true;
     int32_t             n_inputs = 0;
-    int64_t             row      = 0;
+    int64_t             row = 0;
     for (int32_t i = 0; inputs == NULL && i < n; ++i) {
         ok = check(generations[i], error_no_memory(err, "%d inputs", n));
     }

@@ -75,7 +75,7 @@ static bool add_child(struct node * parent, struct node * child) {
         return false;
     }
     children[parent->n_children++] = child;
-    parent->children               = children;
+    parent->children = children;
     return true;
 }
 
@@ -89,7 +89,7 @@ static void node_free(struct prefix_tree * tree, struct node * node) {
 // The number of equal tokens at the beginning of an edge and a sequence.
 static int64_t common(const struct node * node, const int32_t * tokens, int64_t n) {
     const int64_t most = n < node->n_edge ? n : node->n_edge;
-    int64_t       i    = 0;
+    int64_t       i = 0;
     while (i < most && node->edge[i] == tokens[i]) {
         i++;
     }
@@ -107,16 +107,16 @@ static void unlink_state(struct prefix_tree * tree, struct node * node) {
 }
 
 static void link_newest(struct prefix_tree * tree, struct node * node) {
-    node->older                                                    = tree->newest;
+    node->older = tree->newest;
     *(tree->newest != NULL ? &tree->newest->newer : &tree->oldest) = node;
-    tree->newest                                                   = node;
+    tree->newest = node;
 }
 
 // Joins a node without a state with its only child. Fails silently without memory: the tree stays
 // as it is, and correct.
 static void join(struct prefix_tree * tree, struct node * node) {
     struct node * child = node->children[0];
-    int32_t *     edge  = malloc(edge_bytes(node->n_edge + child->n_edge));
+    int32_t *     edge = malloc(edge_bytes(node->n_edge + child->n_edge));
     if (edge == NULL) {
         return;
     }
@@ -136,8 +136,8 @@ static void join(struct prefix_tree * tree, struct node * node) {
 static void prune(struct prefix_tree * tree, struct node * node) {
     while (node->parent != NULL && node->data == NULL && node->n_children == 0) {
         struct node *  parent = node->parent;
-        struct node ** place  = child_of(parent, node->edge[0]);
-        *place                = parent->children[--parent->n_children];
+        struct node ** place = child_of(parent, node->edge[0]);
+        *place = parent->children[--parent->n_children];
         node_free(tree, node);
         node = parent;
     }
@@ -173,10 +173,10 @@ void prefix_tree_free(struct prefix_tree * tree) {
 // The deepest node with a state of a rank on the path of the tokens, and its depth in tokens.
 static struct node * deepest(const struct prefix_tree * tree, const int32_t * tokens, int64_t n,
         int32_t rank, int64_t * length) {
-    const struct node * node  = &tree->root;
+    const struct node * node = &tree->root;
     struct node *       found = NULL;
     int64_t             depth = 0;
-    *length                   = 0;
+    *length = 0;
     while (depth < n) {
         struct node ** next = child_of(node, tokens[depth]);
         if (next == NULL || common(*next, tokens + depth, n - depth) < (*next)->n_edge) {
@@ -185,7 +185,7 @@ static struct node * deepest(const struct prefix_tree * tree, const int32_t * to
         node = *next;
         depth += node->n_edge;
         if (node->data != NULL && node->rank >= rank) {
-            found   = *next;
+            found = *next;
             *length = depth;
         }
     }
@@ -200,7 +200,7 @@ int64_t prefix_tree_length(
 }
 
 int64_t prefix_tree_common(const struct prefix_tree * tree, const int32_t * tokens, int64_t n) {
-    const struct node * node  = &tree->root;
+    const struct node * node = &tree->root;
     int64_t             depth = 0;
     while (depth < n) {
         struct node ** next = child_of(node, tokens[depth]);
@@ -235,7 +235,7 @@ int64_t prefix_tree_find(struct prefix_tree * tree, const int32_t * tokens, int6
 
 // Splits the edge of a node after n tokens and returns the new node in the middle.
 static struct node * split(struct prefix_tree * tree, struct node * node, int64_t n) {
-    struct node ** place  = child_of(node->parent, node->edge[0]);
+    struct node ** place = child_of(node->parent, node->edge[0]);
     struct node *  middle = node_new(tree, node->parent, node->edge, n);
     if (middle == NULL || !add_child(middle, node)) {
         if (middle != NULL) {
@@ -247,7 +247,7 @@ static struct node * split(struct prefix_tree * tree, struct node * node, int64_
     node->n_edge -= n;
     memmove(node->edge, node->edge + n, edge_bytes(node->n_edge));
     node->parent = middle;
-    *place       = middle;
+    *place = middle;
     return middle;
 }
 
@@ -267,7 +267,7 @@ static struct node * make_path(struct prefix_tree * tree, const int32_t * tokens
             return leaf;
         }
         const int64_t same = common(*next, tokens + depth, n - depth);
-        node               = same < (*next)->n_edge ? split(tree, *next, same) : *next;
+        node = same < (*next)->n_edge ? split(tree, *next, same) : *next;
         if (node == NULL) {
             return NULL;
         }
@@ -315,7 +315,7 @@ struct prefix_tree_stats prefix_tree_get_stats(const struct prefix_tree * tree) 
 //
 
 static char * allocate(size_t state_size, size_t n_extra, size_t * size) {
-    *size       = sizeof(state_size) + state_size + n_extra;
+    *size = sizeof(state_size) + state_size + n_extra;
     char * data = malloc(*size);
     if (data != NULL) {
         memcpy(data, &state_size, sizeof(state_size));
@@ -326,7 +326,7 @@ static char * allocate(size_t state_size, size_t n_extra, size_t * size) {
 void * stored_state_new(
         struct lrnn_session * session, int32_t seq, size_t n_extra, size_t * size, void ** extra) {
     const size_t state_size = lrnn_seq_size(session, seq);
-    char *       data       = allocate(state_size, n_extra, size);
+    char *       data = allocate(state_size, n_extra, size);
     if (data != NULL && !lrnn_seq_get(session, seq, data + sizeof(state_size), state_size, NULL)) {
         free(data);
         return NULL;

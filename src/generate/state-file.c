@@ -35,7 +35,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char MAGIC[]        = "lrnn-seq";
+static const char MAGIC[] = "lrnn-seq";
 static const char MAGIC_SERVER[] = "lrnn-srv";
 
 enum { VERSION = 1 };
@@ -116,10 +116,10 @@ bool state_file_take(struct state_file * f, struct lrnn_session * session, int32
         return false;
     }
     const float * logits = session_seq_logits(session, seq);
-    f->length            = lrnn_seq_length(session, seq);
-    f->cache_type        = cache_type_of(session);
-    f->n_memory          = lrnn_seq_size(session, seq);
-    f->memory            = malloc(f->n_memory > 0 ? f->n_memory : 1);
+    f->length = lrnn_seq_length(session, seq);
+    f->cache_type = cache_type_of(session);
+    f->n_memory = lrnn_seq_size(session, seq);
+    f->memory = malloc(f->n_memory > 0 ? f->n_memory : 1);
     f->logits = logits != NULL ? copy_of(logits, logits_size(&session_model(session)->info)) : NULL;
     f->sampler = sampler != NULL ? calloc(1, sizeof(*f->sampler)) : NULL;
     if (f->memory == NULL || (logits != NULL && f->logits == NULL) ||
@@ -141,7 +141,7 @@ bool state_file_take(struct state_file * f, struct lrnn_session * session, int32
 
 bool state_file_set_tokens(
         struct state_file * f, const int32_t * tokens, int64_t n, struct lrnn_error * err) {
-    f->tokens   = copy_of(tokens, (size_t) n * sizeof(*tokens));
+    f->tokens = copy_of(tokens, (size_t) n * sizeof(*tokens));
     f->n_tokens = f->tokens != NULL ? n : 0;
     return f->tokens != NULL || error_no_memory(err, "%" PRId64 " tokens", n);
 }
@@ -159,7 +159,7 @@ struct writer {
 
 static void put(struct writer * w, const void * data, size_t size) {
     if (size > 0) {
-        w->ok  = w->ok && atomic_file_write(&w->file, data, size, w->err);
+        w->ok = w->ok && atomic_file_write(&w->file, data, size, w->err);
         w->sum = hash_add(w->sum, data, size);
     }
 }
@@ -172,17 +172,17 @@ bool state_file_may_replace(const char * path, struct lrnn_error * err) {
 bool state_file_write(const struct state_file * f, const char * path,
         const struct lrnn_model_info * info, struct lrnn_error * err) {
     struct header header = {
-        .version    = VERSION,
-        .has        = (uint16_t) ((f->logits != NULL ? HAS_LOGITS : 0) |
+        .version = VERSION,
+        .has = (uint16_t) ((f->logits != NULL ? HAS_LOGITS : 0) |
                            (f->sampler != NULL ? HAS_SAMPLER : 0) |
                            (f->tokens != NULL ? HAS_TOKENS : 0) | (f->text.n > 0 ? HAS_TEXT : 0)),
         .cache_type = f->cache_type,
-        .identity   = info->identity,
-        .length     = f->length,
-        .n_memory   = f->n_memory,
+        .identity = info->identity,
+        .length = f->length,
+        .n_memory = f->n_memory,
     };
     const uint64_t n_text = f->text.n;
-    struct writer  w      = { .sum = HASH_START, .ok = true, .err = err };
+    struct writer  w = { .sum = HASH_START, .ok = true, .err = err };
     memcpy(header.magic, MAGIC, sizeof(header.magic));
     if (!state_file_may_replace(path, err) || !atomic_file_open(&w.file, path, err)) {
         return false;
@@ -264,9 +264,9 @@ static bool add_size(struct ggml_tensor * tensor, size_t offset, size_t size, vo
 // Checks what a session must have to hold the state. NULL: only whether the length can be true.
 static bool check_fit(const char * path, int64_t length, uint16_t cache_type, uint64_t n_memory,
         struct lrnn_session * session, struct lrnn_error * err) {
-    const int64_t most     = session != NULL && session_max_length(session) < COUNT_MAX
-                                     ? session_max_length(session)
-                                     : COUNT_MAX;
+    const int64_t most = session != NULL && session_max_length(session) < COUNT_MAX
+                                 ? session_max_length(session)
+                                 : COUNT_MAX;
     uint64_t      expected = 0;
     if (session != NULL && cache_type != STATE_FILE_ANY_CACHE &&
             cache_type != cache_type_of(session)) {
@@ -307,7 +307,7 @@ static const uint8_t * next(struct reader * r, uint64_t size) {
 
 // The number before a part of variable size; -1: missing or too large to be true.
 static int64_t next_count(struct reader * r) {
-    int64_t         n    = -1;
+    int64_t         n = -1;
     const uint8_t * part = next(r, sizeof(n));
     if (part != NULL) {
         memcpy(&n, part, sizeof(n));
@@ -329,30 +329,30 @@ struct parts {
 // that are known, with the header and the checksum.
 static bool find_parts(const struct header * h, const struct lrnn_model_info * info,
         struct reader r, struct parts * p, uint64_t * expected) {
-    const uint64_t n_logits  = h->has & HAS_LOGITS ? logits_size(info) : 0;
+    const uint64_t n_logits = h->has & HAS_LOGITS ? logits_size(info) : 0;
     const uint64_t n_sampler = h->has & HAS_SAMPLER ? sizeof(struct saved_sampler) : 0;
-    uint64_t       n_tokens  = 0;
-    *p                       = (struct parts) { 0 };
-    *expected                = sizeof(*h) + h->n_memory + n_logits + n_sampler + sizeof(uint64_t);
+    uint64_t       n_tokens = 0;
+    *p = (struct parts) { 0 };
+    *expected = sizeof(*h) + h->n_memory + n_logits + n_sampler + sizeof(uint64_t);
     if (is_of_server(h)) {
         p->n_tokens = h->length;
-        n_tokens    = (uint64_t) h->length * sizeof(int32_t);
+        n_tokens = (uint64_t) h->length * sizeof(int32_t);
         *expected += n_tokens;
         p->tokens = h->length > 0 && h->length <= r.end - r.at ? next(&r, n_tokens) : NULL;
     }
-    p->memory  = next(&r, h->n_memory);
-    p->logits  = p->memory != NULL ? next(&r, n_logits) : NULL;
+    p->memory = next(&r, h->n_memory);
+    p->logits = p->memory != NULL ? next(&r, n_logits) : NULL;
     p->sampler = p->logits != NULL ? next(&r, n_sampler) : NULL;
     if (p->sampler == NULL) {
         return false;
     }
     if (h->has & HAS_TOKENS) {
         p->n_tokens = next_count(&r);
-        p->tokens   = p->n_tokens >= 0 ? next(&r, (uint64_t) p->n_tokens * sizeof(int32_t)) : NULL;
+        p->tokens = p->n_tokens >= 0 ? next(&r, (uint64_t) p->n_tokens * sizeof(int32_t)) : NULL;
     }
     if (h->has & HAS_TEXT) {
         p->n_text = next_count(&r);
-        p->text   = p->n_text >= 0 ? next(&r, (uint64_t) p->n_text) : NULL;
+        p->text = p->n_text >= 0 ? next(&r, (uint64_t) p->n_text) : NULL;
     }
     return r.at == r.end && (p->tokens != NULL || !(h->has & HAS_TOKENS || is_of_server(h))) &&
            (p->text != NULL || !(h->has & HAS_TEXT));
@@ -412,22 +412,22 @@ static bool check_tokens(const char * path, const struct state_file * f,
 // Copies the parts of a file, and checks the values that need no session.
 static bool copy_parts(struct state_file * f, const char * path, const struct header * h,
         const struct parts * p, const struct lrnn_model_info * info, struct lrnn_error * err) {
-    f->n_memory   = (size_t) h->n_memory;
-    f->memory     = copy_of(p->memory, f->n_memory);
+    f->n_memory = (size_t) h->n_memory;
+    f->memory = copy_of(p->memory, f->n_memory);
     f->cache_type = is_of_server(h) ? STATE_FILE_ANY_CACHE : h->cache_type;
-    bool ok       = f->memory != NULL;
+    bool ok = f->memory != NULL;
     if (h->has & HAS_LOGITS) {
         f->logits = copy_of(p->logits, logits_size(info));
-        ok        = ok && f->logits != NULL;
+        ok = ok && f->logits != NULL;
     }
     if (h->has & HAS_SAMPLER) {
         f->sampler = copy_of(p->sampler, sizeof(*f->sampler));
-        ok         = ok && f->sampler != NULL;
+        ok = ok && f->sampler != NULL;
     }
     if (p->tokens != NULL) {
         f->n_tokens = p->n_tokens;
-        f->tokens   = copy_of(p->tokens, (size_t) p->n_tokens * sizeof(int32_t));
-        ok          = ok && f->tokens != NULL;
+        f->tokens = copy_of(p->tokens, (size_t) p->n_tokens * sizeof(int32_t));
+        ok = ok && f->tokens != NULL;
     }
     ok = ok && (p->n_text == 0 || buffer_append(&f->text, p->text, (size_t) p->n_text));
     if (!ok) {
@@ -442,7 +442,7 @@ static bool copy_parts(struct state_file * f, const char * path, const struct he
 
 // Reads what follows the header, with the checksum; NULL on failure.
 static uint8_t * read_rest(FILE * file, const char * path, int64_t size, struct lrnn_error * err) {
-    const size_t n    = (size_t) size - sizeof(struct header);
+    const size_t n = (size_t) size - sizeof(struct header);
     uint8_t *    data = malloc(n > 0 ? n : 1);
     if (data == NULL || fread(data, 1, n, file) != n) {
         error_set(err, data == NULL ? LRNN_ERROR_NO_MEMORY : LRNN_ERROR_BAD_FILE,
@@ -457,7 +457,7 @@ static uint8_t * read_rest(FILE * file, const char * path, int64_t size, struct 
 static bool check_rest(struct state_file * f, const char * path, const struct header * h,
         const uint8_t * data, int64_t size, const struct lrnn_model_info * info,
         struct lrnn_error * err) {
-    const int64_t n      = size - (int64_t) (sizeof(*h) + sizeof(uint64_t)); // of the parts
+    const int64_t n = size - (int64_t) (sizeof(*h) + sizeof(uint64_t)); // of the parts
     uint64_t      stored = 0, expected = 0;
     struct parts  parts;
     if (!find_parts(h, info, (struct reader) { data, data + (n > 0 ? n : 0) }, &parts, &expected)) {
@@ -490,7 +490,7 @@ static FILE * open_file(const char * path, const struct lrnn_model_info * info,
         ok = error_set(err, LRNN_ERROR_BAD_FILE, "%s: too short for an lrnn state file", path);
     } else {
         *size = (int64_t) st.st_size;
-        ok    = check_header(path, header, info, err);
+        ok = check_header(path, header, info, err);
     }
     if (!ok) {
         fclose(file);
@@ -505,17 +505,17 @@ bool state_file_read(struct state_file * f, const char * path, const struct lrnn
     int64_t       size = 0;
     FILE *        file = open_file(path, info, &header, &size, err);
     uint8_t *     data = NULL;
-    *f                 = (struct state_file) { 0 };
+    *f = (struct state_file) { 0 };
     if (file == NULL) {
         return false;
     }
     f->length = header.length > 0 ? header.length - is_of_server(&header) : header.length;
-    bool ok   = check_fit(path, f->length,
+    bool ok = check_fit(path, f->length,
             is_of_server(&header) ? STATE_FILE_ANY_CACHE : header.cache_type, header.n_memory,
-              session, err);
+            session, err);
     if (ok) {
         data = read_rest(file, path, size, err);
-        ok   = data != NULL && check_rest(f, path, &header, data, size, info, err);
+        ok = data != NULL && check_rest(f, path, &header, data, size, info, err);
     }
     free(data);
     fclose(file);
@@ -567,8 +567,8 @@ static bool check_bytes(struct ggml_tensor * tensor, size_t offset, size_t size,
 bool state_file_put(const struct state_file * f, struct lrnn_session * session, int32_t seq,
         struct lrnn_sampler * sampler, const char * path, struct lrnn_error * err) {
     const uint8_t *     memory = f->memory;
-    const struct reader begin  = { memory, memory + f->n_memory };
-    struct reader       r      = begin;
+    const struct reader begin = { memory, memory + f->n_memory };
+    struct reader       r = begin;
     if (!session_check_seq(session, seq, err) ||
             !check_fit(path, f->length, f->cache_type, f->n_memory, session, err)) {
         return false;

@@ -16,7 +16,7 @@ bool stop_begin(
     size_t longest = 1;
     for (int32_t i = 0; i < n_stops; ++i) {
         const size_t length = strlen(stops[i]);
-        longest             = length > longest ? length : longest;
+        longest = length > longest ? length : longest;
     }
     *f = (struct stop_filter) {
         .stops = stops, .n_stops = n_stops, .out = out, .held = malloc(longest)
@@ -57,7 +57,7 @@ static size_t begun(const struct stop_filter * f) {
 bool stop_push(struct stop_filter * f, const char * text, size_t size) {
     for (size_t i = 0; i < size; ++i) {
         f->held[f->n_held++] = text[i];
-        const size_t n_stop  = complete(f);
+        const size_t n_stop = complete(f);
         if (n_stop > 0) {
             release(f, f->n_held - n_stop);
             f->n_held = 0;

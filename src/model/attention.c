@@ -37,33 +37,33 @@ struct attention {
 // A file of llama.cpp. The number of key heads may differ from layer to layer.
 static bool load_llama_cpp_keys(struct loader * l, int32_t il, struct attention * w) {
     const int    features = l->model->family->attention;
-    const char * heads    = loader_key(l, "attention.head_count");
+    const char * heads = loader_key(l, "attention.head_count");
     const char * kv_heads = loader_key(l, "attention.head_count_kv");
 
     w->gated = features & ATTENTION_GATE;
-    w->H     = loader_int_at(l, heads, (size_t) il, 1, 4096, 0);
-    w->HK    = loader_int_at(l, kv_heads, (size_t) il, 1, 4096, 0);
+    w->H = loader_int_at(l, heads, (size_t) il, 1, 4096, 0);
+    w->HK = loader_int_at(l, kv_heads, (size_t) il, 1, 4096, 0);
     loader_divisor(l, kv_heads, w->HK, heads, w->H);
 
-    const char *  length         = loader_key(l, "attention.key_length");
+    const char *  length = loader_key(l, "attention.key_length");
     const int64_t default_length = l->model->n_embd / w->H;
     w->L = loader_int_or(l, length, 1, 65536, default_length > 0 ? default_length : 1);
 
     const char *  value_length = loader_key(l, "attention.value_length");
-    const int64_t LV           = loader_int_or(l, value_length, 1, 65536, w->L);
+    const int64_t LV = loader_int_or(l, value_length, 1, 65536, w->L);
     if (!l->failed && LV != w->L) {
         return loader_fail(l, "key '%s' is %lld; expected %lld", value_length, (long long) LV,
                 (long long) w->L);
     }
     w->scale = loader_float_or(l, loader_key(l, "attention.scale"), 0.0f, 1e6f, 0.0f);
     if (features & ATTENTION_QK_NORM) {
-        w->norm     = ATTENTION_NORM_HEAD;
+        w->norm = ATTENTION_NORM_HEAD;
         w->norm_eps = l->model->norm_eps;
     }
     if (features & ATTENTION_ROPE) {
         const char * n_rot = loader_key(l, "rope.dimension_count");
-        w->n_rot           = loader_int_or(l, n_rot, 2, 65536, w->L);
-        w->rope_theta      = loader_float(l, loader_key(l, "rope.freq_base"), 1.0f, 1e12f);
+        w->n_rot = loader_int_or(l, n_rot, 2, 65536, w->L);
+        w->rope_theta = loader_float(l, loader_key(l, "rope.freq_base"), 1.0f, 1e12f);
         if (!l->failed && (w->n_rot % 2 != 0 || w->n_rot > w->L)) {
             return loader_fail(l, "key '%s' is %lld; expected an even number up to %lld", n_rot,
                     (long long) w->n_rot, (long long) w->L);
@@ -76,12 +76,12 @@ static bool load_keys(struct loader * l, int32_t il, struct attention * w) {
     if (l->llama_cpp) {
         return load_llama_cpp_keys(l, il, w);
     }
-    w->H                       = loader_int(l, "lrnn.attention.head_count", 1, 4096);
-    w->HK                      = loader_int(l, "lrnn.attention.head_count_kv", 1, 4096);
-    w->L                       = loader_int(l, "lrnn.attention.key_length", 1, 65536);
+    w->H = loader_int(l, "lrnn.attention.head_count", 1, 4096);
+    w->HK = loader_int(l, "lrnn.attention.head_count_kv", 1, 4096);
+    w->L = loader_int(l, "lrnn.attention.key_length", 1, 65536);
     l->model->attention_window = loader_int_or(l, "lrnn.attention.window", 1, INT64_MAX, 0);
-    w->rope_theta              = loader_float_or(l, "lrnn.rope_theta", 1.0f, 1e12f, 0.0f);
-    w->norm                    = (enum attention_norm) loader_word_or(
+    w->rope_theta = loader_float_or(l, "lrnn.rope_theta", 1.0f, 1e12f, 0.0f);
+    w->norm = (enum attention_norm) loader_word_or(
             l, "lrnn.attention.qk_norm", QK_NORMS, ATTENTION_NORM_NONE);
     if (w->norm != ATTENTION_NORM_NONE) {
         w->norm_eps = loader_float(l, "lrnn.attention.qk_norm_epsilon", 1e-12f, 1.0f);
@@ -98,7 +98,7 @@ static bool load_keys(struct loader * l, int32_t il, struct attention * w) {
 
 bool attention_load(struct loader * l, int32_t il, struct layer * layer) {
     struct attention * w = layer->attention_weights = loader_alloc(l, sizeof(*w));
-    const int64_t      D                            = l->model->n_embd;
+    const int64_t      D = l->model->n_embd;
     if (w == NULL || !load_keys(l, il, w)) {
         return false;
     }
@@ -109,20 +109,20 @@ bool attention_load(struct loader * l, int32_t il, struct layer * layer) {
         l->model->rope_factors = loader_tensor_1d(
                 l, -1, "rope_freqs.weight", TENSOR_F32 | TENSOR_OPTIONAL, w->L / 2);
     }
-    const int64_t q  = w->H * w->L;
+    const int64_t q = w->H * w->L;
     const int64_t kv = w->HK * w->L;
-    w->q      = loader_tensor_2d(l, il, "attn_q.weight", TENSOR_REQUIRED, D, w->gated ? 2 * q : q);
-    w->k      = loader_tensor_2d(l, il, "attn_k.weight", TENSOR_REQUIRED, D, kv);
-    w->v      = loader_tensor_2d(l, il, "attn_v.weight", TENSOR_REQUIRED, D, kv);
-    w->q_b    = loader_tensor_1d(l, il, "attn_q.bias", TENSOR_F32 | TENSOR_OPTIONAL, q);
-    w->k_b    = loader_tensor_1d(l, il, "attn_k.bias", TENSOR_F32 | TENSOR_OPTIONAL, kv);
-    w->v_b    = loader_tensor_1d(l, il, "attn_v.bias", TENSOR_F32 | TENSOR_OPTIONAL, kv);
+    w->q = loader_tensor_2d(l, il, "attn_q.weight", TENSOR_REQUIRED, D, w->gated ? 2 * q : q);
+    w->k = loader_tensor_2d(l, il, "attn_k.weight", TENSOR_REQUIRED, D, kv);
+    w->v = loader_tensor_2d(l, il, "attn_v.weight", TENSOR_REQUIRED, D, kv);
+    w->q_b = loader_tensor_1d(l, il, "attn_q.bias", TENSOR_F32 | TENSOR_OPTIONAL, q);
+    w->k_b = loader_tensor_1d(l, il, "attn_k.bias", TENSOR_F32 | TENSOR_OPTIONAL, kv);
+    w->v_b = loader_tensor_1d(l, il, "attn_v.bias", TENSOR_F32 | TENSOR_OPTIONAL, kv);
     w->output = loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, q, D);
     w->output_b = loader_tensor_1d(l, il, "attn_output.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
     if (w->norm != ATTENTION_NORM_NONE) {
         const bool all = w->norm == ATTENTION_NORM_ALL;
-        w->q_norm      = loader_tensor_1d(l, il, "attn_q_norm.weight", TENSOR_F32, all ? q : w->L);
-        w->k_norm      = loader_tensor_1d(l, il, "attn_k_norm.weight", TENSOR_F32, all ? kv : w->L);
+        w->q_norm = loader_tensor_1d(l, il, "attn_q_norm.weight", TENSOR_F32, all ? q : w->L);
+        w->k_norm = loader_tensor_1d(l, il, "attn_k_norm.weight", TENSOR_F32, all ? kv : w->L);
     }
     layer->cache_size = kv;
     layer->cache_head = w->L;
@@ -184,8 +184,8 @@ struct ggml_tensor * attention_mix(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct attention * w = layer->attention_weights;
 
-    struct ggml_tensor * qz = graph_linear(g, w->q, w->q_b, x);   // [H·L, T] or [H·2L, T]
-    struct ggml_tensor * q  = prepare(g, w, qz, w->q_norm, w->H); // [L, H, T]
+    struct ggml_tensor * qz = graph_linear(g, w->q, w->q_b, x);  // [H·L, T] or [H·2L, T]
+    struct ggml_tensor * q = prepare(g, w, qz, w->q_norm, w->H); // [L, H, T]
     struct ggml_tensor * k =
             prepare(g, w, graph_linear(g, w->k, w->k_b, x), w->k_norm, w->HK); // [L, HK, T]
     struct ggml_tensor * v = graph_linear(g, w->v, w->v_b, x);                 // [HK·L, T]
@@ -195,12 +195,12 @@ struct ggml_tensor * attention_mix(
     struct ggml_tensor * o = NULL; // [H·L, T]
     for (int32_t i = 0; i < g->n_seqs; ++i) {
         struct ggml_tensor * part = attend(g, w, &g->seqs[i], g->inputs->masks[i], q);
-        o                         = o == NULL ? part : ggml_concat(g->ctx, o, part, 1);
+        o = o == NULL ? part : ggml_concat(g->ctx, o, part, 1);
     }
     if (w->gated) {
         struct ggml_tensor * z = ggml_cont(g->ctx, head_rows(g, w, qz, w->H, w->L)); // [L, H, T]
-        z                      = ggml_reshape_2d(g->ctx, z, w->H * w->L, g->n_tokens);
-        o                      = ggml_mul(g->ctx, o, ggml_sigmoid(g->ctx, z));
+        z = ggml_reshape_2d(g->ctx, z, w->H * w->L, g->n_tokens);
+        o = ggml_mul(g->ctx, o, ggml_sigmoid(g->ctx, z));
     }
     return graph_linear(g, w->output, w->output_b, o);
 }

@@ -10,9 +10,9 @@ struct ggml_context * context_new(size_t n_tensors, size_t n_nodes) {
         return NULL;
     }
     struct ggml_context * ctx = ggml_init((struct ggml_init_params) {
-            .mem_size   = size,
+            .mem_size = size,
             .mem_buffer = buffer,
-            .no_alloc   = true,
+            .no_alloc = true,
     });
     if (ctx == NULL) {
         free(buffer);

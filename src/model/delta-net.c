@@ -31,15 +31,15 @@ struct delta_net_layer {
 static bool load(struct loader * l) {
     struct delta_net * f = l->model->shared;
 
-    f->H          = loader_int(l, "lrnn.head_count", 1, 4096);
-    f->K          = loader_int(l, "lrnn.key_length", 1, 65536);
-    f->P          = loader_int(l, "lrnn.value_length", 1, 65536);
-    f->W          = conv_width_load(l);
-    f->beta       = loader_bool_or(l, "lrnn.beta", true);
+    f->H = loader_int(l, "lrnn.head_count", 1, 4096);
+    f->K = loader_int(l, "lrnn.key_length", 1, 65536);
+    f->P = loader_int(l, "lrnn.value_length", 1, 65536);
+    f->W = conv_width_load(l);
+    f->beta = loader_bool_or(l, "lrnn.beta", true);
     f->activation = (enum activation) loader_word(l, "lrnn.qk_activation", ACTIVATIONS);
-    f->qk_norm    = (enum qk_norm) loader_word(l, "lrnn.qk_norm", QK_NORMS);
-    f->gate       = (enum output_gate) loader_word(l, "lrnn.output_gate", OUTPUT_GATES);
-    f->eps        = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
+    f->qk_norm = (enum qk_norm) loader_word(l, "lrnn.qk_norm", QK_NORMS);
+    f->gate = (enum output_gate) loader_word(l, "lrnn.output_gate", OUTPUT_GATES);
+    f->eps = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
 
     l->model->info.n_householder = 1;
     return !l->failed;
@@ -90,16 +90,16 @@ static struct ggml_tensor * mix(
     const enum ggml_short_conv_activation conv =
             f->activation == ACTIVATION_SILU ? GGML_SHORT_CONV_SILU : GGML_SHORT_CONV_NONE;
 
-    struct ggml_tensor * q    = activate(g, f, conv_proj_build(g, &w->q, conv, x)); // [K, H, 1, T]
-    struct ggml_tensor * k    = activate(g, f, conv_proj_build(g, &w->k, conv, x)); // [K, H, 1, T]
-    struct ggml_tensor * v    = conv_proj_build(g, &w->v, GGML_SHORT_CONV_SILU, x); // [H·P, T]
-    struct ggml_tensor * beta = build_beta(g, w, x);                                // [H, T]
+    struct ggml_tensor * q = activate(g, f, conv_proj_build(g, &w->q, conv, x)); // [K, H, 1, T]
+    struct ggml_tensor * k = activate(g, f, conv_proj_build(g, &w->k, conv, x)); // [K, H, 1, T]
+    struct ggml_tensor * v = conv_proj_build(g, &w->v, GGML_SHORT_CONV_SILU, x); // [H·P, T]
+    struct ggml_tensor * beta = build_beta(g, w, x);                             // [H, T]
 
     const struct ggml_householder_scan_args args = {
-        .q     = q,
-        .k     = k,
-        .v     = graph_heads(g, v, f->P, f->H, 1),
-        .beta  = graph_heads(g, beta, 1, f->H, 1),
+        .q = q,
+        .k = k,
+        .v = graph_heads(g, v, f->P, f->H, 1),
+        .beta = graph_heads(g, beta, 1, f->H, 1),
         .scale = 1.0f / sqrtf((float) f->K),
     };
     struct ggml_tensor * o = graph_householder(g, args); // [P, H, T]
@@ -107,11 +107,11 @@ static struct ggml_tensor * mix(
 }
 
 const struct family family_delta_net = {
-    .name        = "delta_net",
+    .name = "delta_net",
     .signed_form = true,
     .shared_size = sizeof(struct delta_net),
-    .layer_size  = sizeof(struct delta_net_layer),
-    .load        = load,
-    .load_layer  = load_layer,
-    .mix         = mix,
+    .layer_size = sizeof(struct delta_net_layer),
+    .load = load,
+    .load_layer = load_layer,
+    .mix = mix,
 };

@@ -18,7 +18,7 @@ static bool is_reordered(ggml_backend_dev_t dev) {
 // A GPU that is older than all code of this build would end the process at the first kernel.
 static bool is_new_enough(ggml_backend_dev_t dev, struct lrnn_error * err) {
     ggml_lrnn_cuda_is_too_old_t is_too_old = NULL;
-    void * const                address    = ggml_backend_reg_get_proc_address(
+    void * const                address = ggml_backend_reg_get_proc_address(
             ggml_backend_dev_backend_reg(dev), "ggml_lrnn_cuda_is_too_old");
     memcpy(&is_too_old, &address, sizeof(is_too_old)); // C11 has no such conversion
     int found = 0, oldest = 0;
@@ -116,11 +116,11 @@ static bool add_names(struct device_list * list, const char * names, struct lrnn
 static bool set_shares(struct device_list * list, const char * split, struct lrnn_error * err) {
     double sum = 0.0;
     for (int32_t i = 0; i < list->n; ++i) {
-        struct device_choice * d          = &list->at[i];
+        struct device_choice * d = &list->at[i];
         size_t                 free_bytes = 0, total_bytes = 0;
         ggml_backend_dev_memory(d->dev, &free_bytes, &total_bytes);
         d->usable = (double) free_bytes * 0.875; // leaves room for states and activations
-        d->share  = d->usable > 0.0 ? d->usable : 1.0;
+        d->share = d->usable > 0.0 ? d->usable : 1.0;
         if (split != NULL) {
             char * end;
             d->share = strtod(split, &end);

@@ -11,14 +11,14 @@ static void layer_kind(struct loader * l, int32_t il, struct layer * layer) {
     (void) il;
     layer->recurrent = true;
     layer->attention = true;
-    layer->ffn       = FFN_SWIGLU;
+    layer->ffn = FFN_SWIGLU;
 }
 
 const struct family family_falcon_h1 = {
-    .name       = "falcon_h1",
-    .llama_cpp  = "falcon-h1",
-    .mixer      = &family_mamba2,
+    .name = "falcon_h1",
+    .llama_cpp = "falcon-h1",
+    .mixer = &family_mamba2,
     .layer_kind = layer_kind,
-    .attention  = ATTENTION_ROPE,
-    .ffn_norm   = "ffn_norm", // without ".weight"
+    .attention = ATTENTION_ROPE,
+    .ffn_norm = "ffn_norm", // without ".weight"
 };

@@ -32,7 +32,7 @@ const struct family * family_find(const char * name, bool llama_cpp) {
 
 void family_names(bool llama_cpp, char * text, size_t size) {
     size_t n = 0;
-    text[0]  = '\0';
+    text[0] = '\0';
     for (int i = 0; i < N_FAMILIES && n < size; ++i) {
         const char * name = name_of(TABLE[i], llama_cpp);
         if (name != NULL) {

@@ -204,9 +204,9 @@ struct ggml_tensor * readout_build_gated(struct graph * g, const struct readout 
 // attention.c: the attention layers of hybrids and of the Transformer
 //
 enum attention_feature { // of files of llama.cpp
-    ATTENTION_ROPE    = 1 << 0,
+    ATTENTION_ROPE = 1 << 0,
     ATTENTION_QK_NORM = 1 << 1, // q and k normalized per head
-    ATTENTION_GATE    = 1 << 2, // W_q also has rows for an output gate
+    ATTENTION_GATE = 1 << 2,    // W_q also has rows for an output gate
 };
 
 bool attention_load(struct loader * l, int32_t il, struct layer * layer);

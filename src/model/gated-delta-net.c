@@ -27,13 +27,13 @@ struct gdn_layer {
 static bool load(struct loader * l) {
     struct gdn * f = l->model->shared;
 
-    f->H    = loader_int(l, "lrnn.head_count", 1, 4096);
-    f->HV   = loader_int_or(l, "lrnn.head_count_value", 1, 4096, f->H);
-    f->K    = loader_int(l, "lrnn.key_length", 1, 65536);
-    f->P    = loader_int(l, "lrnn.value_length", 1, 65536);
-    f->W    = conv_width_load(l);
+    f->H = loader_int(l, "lrnn.head_count", 1, 4096);
+    f->HV = loader_int_or(l, "lrnn.head_count_value", 1, 4096, f->H);
+    f->K = loader_int(l, "lrnn.key_length", 1, 65536);
+    f->P = loader_int(l, "lrnn.value_length", 1, 65536);
+    f->W = conv_width_load(l);
     f->gate = (enum output_gate) loader_word(l, "lrnn.output_gate", OUTPUT_GATES);
-    f->eps  = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
+    f->eps = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
     layer_style_load(l); // checked only: both styles build these layers in the same way
     loader_multiple(l, "lrnn.head_count_value", f->HV, "lrnn.head_count", f->H);
     l->model->info.n_householder = 1;
@@ -61,18 +61,18 @@ static struct ggml_tensor * mix(
     const struct gdn_layer * w = layer->weights;
     const int64_t            T = g->n_tokens;
 
-    struct ggml_tensor * q    = conv_proj_build(g, &w->q, GGML_SHORT_CONV_SILU, x); // [H·K, T]
-    struct ggml_tensor * k    = conv_proj_build(g, &w->k, GGML_SHORT_CONV_SILU, x); // [H·K, T]
-    struct ggml_tensor * v    = conv_proj_build(g, &w->v, GGML_SHORT_CONV_SILU, x); // [HV·P, T]
-    struct ggml_tensor * beta = graph_beta(g, graph_linear(g, w->beta, NULL, x));   // [HV, T]
-    struct ggml_tensor * gate = head_gate_build(g, &w->gate, x);                    // [HV, T]
+    struct ggml_tensor * q = conv_proj_build(g, &w->q, GGML_SHORT_CONV_SILU, x);  // [H·K, T]
+    struct ggml_tensor * k = conv_proj_build(g, &w->k, GGML_SHORT_CONV_SILU, x);  // [H·K, T]
+    struct ggml_tensor * v = conv_proj_build(g, &w->v, GGML_SHORT_CONV_SILU, x);  // [HV·P, T]
+    struct ggml_tensor * beta = graph_beta(g, graph_linear(g, w->beta, NULL, x)); // [HV, T]
+    struct ggml_tensor * gate = head_gate_build(g, &w->gate, x);                  // [HV, T]
 
     const struct ggml_householder_scan_args args = {
-        .q     = graph_l2_norm(g, ggml_reshape_4d(g->ctx, q, f->K, f->H, 1, T), 1e-6f),
-        .k     = graph_l2_norm(g, ggml_reshape_4d(g->ctx, k, f->K, f->H, 1, T), 1e-6f),
-        .v     = graph_heads(g, v, f->P, f->HV, 1),
-        .beta  = graph_heads(g, beta, 1, f->HV, 1),
-        .gate  = graph_heads(g, gate, 1, f->HV, 1),
+        .q = graph_l2_norm(g, ggml_reshape_4d(g->ctx, q, f->K, f->H, 1, T), 1e-6f),
+        .k = graph_l2_norm(g, ggml_reshape_4d(g->ctx, k, f->K, f->H, 1, T), 1e-6f),
+        .v = graph_heads(g, v, f->P, f->HV, 1),
+        .beta = graph_heads(g, beta, 1, f->HV, 1),
+        .gate = graph_heads(g, gate, 1, f->HV, 1),
         .scale = 1.0f / sqrtf((float) f->K),
     };
     struct ggml_tensor * o = graph_householder(g, args); // [P, HV, T]
@@ -80,11 +80,11 @@ static struct ggml_tensor * mix(
 }
 
 const struct family family_gated_delta_net = {
-    .name        = "gated_delta_net",
+    .name = "gated_delta_net",
     .signed_form = true,
     .shared_size = sizeof(struct gdn),
-    .layer_size  = sizeof(struct gdn_layer),
-    .load        = load,
-    .load_layer  = load_layer,
-    .mix         = mix,
+    .layer_size = sizeof(struct gdn_layer),
+    .load = load,
+    .load_layer = load_layer,
+    .mix = mix,
 };

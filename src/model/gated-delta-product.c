@@ -33,14 +33,14 @@ struct delta_product_layer {
 static bool load(struct loader * l) {
     struct delta_product * f = l->model->shared;
 
-    f->H     = loader_int(l, "lrnn.head_count", 1, 4096);
-    f->K     = loader_int(l, "lrnn.key_length", 1, 65536);
-    f->P     = loader_int(l, "lrnn.value_length", 1, 65536);
-    f->W     = conv_width_load(l);
-    f->n     = loader_int(l, "lrnn.householder_count", 1, 256);
+    f->H = loader_int(l, "lrnn.head_count", 1, 4096);
+    f->K = loader_int(l, "lrnn.key_length", 1, 65536);
+    f->P = loader_int(l, "lrnn.value_length", 1, 65536);
+    f->W = conv_width_load(l);
+    f->n = loader_int(l, "lrnn.householder_count", 1, 256);
     f->gated = loader_word(l, "lrnn.gate", GATES) == 1;
-    f->gate  = (enum output_gate) loader_word(l, "lrnn.output_gate", OUTPUT_GATES);
-    f->eps   = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
+    f->gate = (enum output_gate) loader_word(l, "lrnn.output_gate", OUTPUT_GATES);
+    f->eps = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
     layer_style_load(l); // checked only: both styles build these layers in the same way
 
     l->model->info.n_householder = f->n;
@@ -70,20 +70,20 @@ static struct ggml_tensor * mix(
     const struct delta_product_layer * w = layer->weights;
     const int64_t                      T = g->n_tokens;
 
-    struct ggml_tensor * q    = conv_proj_build(g, &w->q, GGML_SHORT_CONV_SILU, x); // [H·K, T]
-    struct ggml_tensor * k    = conv_proj_build(g, &w->k, GGML_SHORT_CONV_SILU, x); // [n·H·K, T]
-    struct ggml_tensor * v    = conv_proj_build(g, &w->v, GGML_SHORT_CONV_SILU, x); // [n·H·P, T]
-    struct ggml_tensor * beta = graph_beta(g, graph_linear(g, w->beta, NULL, x));   // [n·H, T]
-    struct ggml_tensor * gate = NULL;                                               // [1, H, 1, T]
+    struct ggml_tensor * q = conv_proj_build(g, &w->q, GGML_SHORT_CONV_SILU, x);  // [H·K, T]
+    struct ggml_tensor * k = conv_proj_build(g, &w->k, GGML_SHORT_CONV_SILU, x);  // [n·H·K, T]
+    struct ggml_tensor * v = conv_proj_build(g, &w->v, GGML_SHORT_CONV_SILU, x);  // [n·H·P, T]
+    struct ggml_tensor * beta = graph_beta(g, graph_linear(g, w->beta, NULL, x)); // [n·H, T]
+    struct ggml_tensor * gate = NULL;                                             // [1, H, 1, T]
     if (f->gated) {
         gate = graph_heads(g, head_gate_build(g, &w->gate, x), 1, f->H, 1);
     }
     const struct ggml_householder_scan_args args = {
-        .q     = graph_l2_norm(g, ggml_reshape_4d(g->ctx, q, f->K, f->H, 1, T), 1e-6f),
-        .k     = graph_l2_norm(g, ggml_reshape_4d(g->ctx, k, f->K, f->H, f->n, T), 1e-6f),
-        .v     = graph_heads(g, v, f->P, f->H, f->n),
-        .beta  = graph_heads(g, beta, 1, f->H, f->n),
-        .gate  = gate,
+        .q = graph_l2_norm(g, ggml_reshape_4d(g->ctx, q, f->K, f->H, 1, T), 1e-6f),
+        .k = graph_l2_norm(g, ggml_reshape_4d(g->ctx, k, f->K, f->H, f->n, T), 1e-6f),
+        .v = graph_heads(g, v, f->P, f->H, f->n),
+        .beta = graph_heads(g, beta, 1, f->H, f->n),
+        .gate = gate,
         .scale = 1.0f / sqrtf((float) f->K),
     };
     struct ggml_tensor * o = graph_householder(g, args); // [P, H, T]
@@ -91,11 +91,11 @@ static struct ggml_tensor * mix(
 }
 
 const struct family family_gated_delta_product = {
-    .name        = "gated_delta_product",
+    .name = "gated_delta_product",
     .signed_form = true,
     .shared_size = sizeof(struct delta_product),
-    .layer_size  = sizeof(struct delta_product_layer),
-    .load        = load,
-    .load_layer  = load_layer,
-    .mix         = mix,
+    .layer_size = sizeof(struct delta_product_layer),
+    .load = load,
+    .load_layer = load_layer,
+    .mix = mix,
 };

@@ -31,17 +31,17 @@ struct gla_layer {
 static bool load(struct loader * l) {
     struct gla * f = l->model->shared;
 
-    f->H           = loader_int(l, "lrnn.head_count", 1, 4096);
-    f->HK          = loader_int_or(l, "lrnn.head_count_kv", 1, 4096, f->H);
-    f->K           = loader_int(l, "lrnn.key_length", 1, 65536);
-    f->P           = loader_int(l, "lrnn.value_length", 1, 65536);
-    f->W           = conv_width_load(l);
+    f->H = loader_int(l, "lrnn.head_count", 1, 4096);
+    f->HK = loader_int_or(l, "lrnn.head_count_kv", 1, 4096, f->H);
+    f->K = loader_int(l, "lrnn.key_length", 1, 65536);
+    f->P = loader_int(l, "lrnn.value_length", 1, 65536);
+    f->W = conv_width_load(l);
     f->feature_map = (enum activation) loader_word_or(
             l, "lrnn.feature_map", ACTIVATIONS, ACTIVATION_IDENTITY);
-    f->gate       = (enum output_gate) loader_word(l, "lrnn.output_gate", OUTPUT_GATES);
-    f->eps        = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
+    f->gate = (enum output_gate) loader_word(l, "lrnn.output_gate", OUTPUT_GATES);
+    f->eps = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
     f->normalizer = loader_float(l, "lrnn.gate_normalizer", 1e-6f, 1e6f);
-    f->clamp_min  = loader_float_or(l, "lrnn.gate_clamp_min", -1e6f, 0.0f, -INFINITY);
+    f->clamp_min = loader_float_or(l, "lrnn.gate_clamp_min", -1e6f, 0.0f, -INFINITY);
     return loader_divisor(l, "lrnn.head_count_kv", f->HK, "lrnn.head_count", f->H);
 }
 
@@ -54,8 +54,8 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     conv_proj_load(l, il, layer, "attn_q.weight", "q", f->W, f->H * f->K, &w->q);
     conv_proj_load(l, il, layer, "attn_k.weight", "k", f->W, f->HK * f->K, &w->k);
     conv_proj_load(l, il, layer, "attn_v.weight", "v", f->W, f->HK * f->P, &w->v);
-    w->f_a    = loader_tensor_2d(l, il, "ssm_f_a.weight", TENSOR_REQUIRED, D, 0);
-    w->f_b    = loader_tensor_2d(l, il, "ssm_f_b.weight", TENSOR_REQUIRED,
+    w->f_a = loader_tensor_2d(l, il, "ssm_f_a.weight", TENSOR_REQUIRED, D, 0);
+    w->f_b = loader_tensor_2d(l, il, "ssm_f_b.weight", TENSOR_REQUIRED,
             w->f_a != NULL ? w->f_a->ne[1] : 0, f->HK * f->K);
     w->f_bias = loader_tensor_1d(l, il, "ssm_f_b.bias", TENSOR_F32 | TENSOR_OPTIONAL, f->HK * f->K);
     readout_load(l, il, f->H, f->P, TENSOR_OPTIONAL, f->eps, f->gate, &w->readout);
@@ -89,10 +89,10 @@ static struct ggml_tensor * mix(
         gate = ggml_scale_bias(g->ctx, gate, 2.0f, -1.0f);
     }
     const struct ggml_signed_scan_args args = {
-        .c     = graph_heads(g, q, f->K, f->H, 1),
-        .b     = graph_heads(g, k, f->K, f->HK, 1),
-        .x     = graph_heads(g, v, f->P, f->HK, 1),
-        .gate  = graph_heads(g, gate, f->K, f->HK, 1),
+        .c = graph_heads(g, q, f->K, f->H, 1),
+        .b = graph_heads(g, k, f->K, f->HK, 1),
+        .x = graph_heads(g, v, f->P, f->HK, 1),
+        .gate = graph_heads(g, gate, f->K, f->HK, 1),
         .scale = 1.0f / sqrtf((float) f->K),
     };
     struct ggml_tensor * o = graph_signed_gate(g, args); // [P, H, T]
@@ -100,11 +100,11 @@ static struct ggml_tensor * mix(
 }
 
 const struct family family_gla = {
-    .name        = "gla",
+    .name = "gla",
     .signed_form = true,
     .shared_size = sizeof(struct gla),
-    .layer_size  = sizeof(struct gla_layer),
-    .load        = load,
-    .load_layer  = load_layer,
-    .mix         = mix,
+    .layer_size = sizeof(struct gla_layer),
+    .load = load,
+    .load_layer = load_layer,
+    .mix = mix,
 };

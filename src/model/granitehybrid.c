@@ -10,18 +10,18 @@
 // Layers without key heads are recurrent.
 static void layer_kind(struct loader * l, int32_t il, struct layer * layer) {
     const char * heads = loader_key(l, "attention.head_count_kv");
-    const char * rope  = loader_key(l, "rope.scaling.finetuned");
-    layer->attention   = loader_int_at(l, heads, (size_t) il, 0, 4096, -1) > 0;
-    layer->recurrent   = !layer->attention;
-    layer->ffn         = FFN_SWIGLU;
+    const char * rope = loader_key(l, "rope.scaling.finetuned");
+    layer->attention = loader_int_at(l, heads, (size_t) il, 0, 4096, -1) > 0;
+    layer->recurrent = !layer->attention;
+    layer->ffn = FFN_SWIGLU;
     if (layer->attention && loader_bool_or(l, rope, true)) {
         loader_fail(l, "key '%s' is not false; expected attention without RoPE", rope);
     }
 }
 
 const struct family family_granitehybrid = {
-    .name       = "granitehybrid",
-    .llama_cpp  = "granitehybrid",
-    .mixer      = &family_mamba2,
+    .name = "granitehybrid",
+    .llama_cpp = "granitehybrid",
+    .mixer = &family_mamba2,
     .layer_kind = layer_kind,
 };

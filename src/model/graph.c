@@ -35,7 +35,7 @@ struct ggml_tensor * graph_product(
                         g->ctx, x, x->ne[0], 1, x->ne[1], x->nb[1], x->nb[1], 0)); // [out, 1, T]
         return ggml_reshape_2d(g->ctx, y, w->ne[1], x->ne[1]);
     }
-    struct ggml_tensor * y                      = ggml_mul_mat(g->ctx, w, x);
+    struct ggml_tensor * y = ggml_mul_mat(g->ctx, w, x);
     y->op_params[LRNN_OP_PARAM_BATCH_INVARIANT] = by_column;
     return y;
 }
@@ -61,7 +61,7 @@ struct ggml_tensor * graph_rms_norm(
 struct ggml_tensor * graph_layer_norm(struct graph * g, struct ggml_tensor * x,
         struct ggml_tensor * w, struct ggml_tensor * b, float eps) {
     struct ggml_tensor * y = ggml_norm(g->ctx, x, eps);
-    y                      = w != NULL ? ggml_mul(g->ctx, y, w) : y;
+    y = w != NULL ? ggml_mul(g->ctx, y, w) : y;
     return b != NULL ? ggml_add(g->ctx, y, b) : y;
 }
 
@@ -95,11 +95,11 @@ struct ggml_tensor * graph_conv(struct graph * g, int32_t state, struct ggml_ten
         return activation == GGML_SHORT_CONV_SILU ? ggml_silu(g->ctx, x) : x;
     }
     const struct ggml_short_conv_args args = {
-        .state      = g->states[state],
-        .ids        = g->inputs->ids,
-        .x          = x,
-        .weight     = weight,
-        .bias       = bias,
+        .state = g->states[state],
+        .ids = g->inputs->ids,
+        .x = x,
+        .weight = weight,
+        .bias = bias,
         .activation = activation,
     };
     struct ggml_tensor * y = ggml_short_conv(g->ctx, &args, first_error(g));
@@ -115,17 +115,17 @@ struct ggml_tensor * graph_shift(struct graph * g, int32_t state, struct ggml_te
 }
 
 struct ggml_tensor * graph_householder(struct graph * g, struct ggml_householder_scan_args args) {
-    args.state             = g->states[0];
-    args.ids               = g->inputs->ids;
-    args.path              = g->path;
+    args.state = g->states[0];
+    args.ids = g->inputs->ids;
+    args.path = g->path;
     struct ggml_tensor * o = ggml_householder_scan(g->ctx, &args, first_error(g));
     return checked(g, o, "Householder scan", args.v->ne[0], args.v->ne[1]);
 }
 
 struct ggml_tensor * graph_signed_gate(struct graph * g, struct ggml_signed_scan_args args) {
-    args.state             = g->states[0];
-    args.ids               = g->inputs->ids;
-    args.path              = g->path;
+    args.state = g->states[0];
+    args.ids = g->inputs->ids;
+    args.path = g->path;
     struct ggml_tensor * y = ggml_signed_scan(g->ctx, &args, first_error(g));
     return checked(g, y, "signed-gate scan", args.x->ne[0], args.x->ne[1]);
 }

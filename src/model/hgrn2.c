@@ -26,10 +26,10 @@ struct hgrn2_layer {
 static bool load(struct loader * l) {
     struct hgrn2 * f = l->model->shared;
 
-    f->H   = loader_int(l, "lrnn.head_count", 1, 4096);
-    f->K   = loader_int(l, "lrnn.key_length", 1, 65536);
-    f->P   = loader_int(l, "lrnn.value_length", 1, 65536);
-    f->W   = conv_width_load(l);
+    f->H = loader_int(l, "lrnn.head_count", 1, 4096);
+    f->K = loader_int(l, "lrnn.key_length", 1, 65536);
+    f->P = loader_int(l, "lrnn.value_length", 1, 65536);
+    f->W = conv_width_load(l);
     f->eps = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
     return !l->failed;
 }
@@ -45,8 +45,8 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     conv_proj_load(l, il, layer, "ssm_f.weight", "f", f->W, f->H * f->K, &w->f);
     w->lower_bound = loader_tensor_1d(l, il, "ssm_lower_bound.weight",
             TENSOR_F32 | TENSOR_OPTIONAL | TENSOR_SHARE, f->H * f->K);
-    w->norm        = loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32, f->H * f->P);
-    w->output      = loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, f->H * f->P, D);
+    w->norm = loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32, f->H * f->P);
+    w->output = loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, f->H * f->P, D);
     return !l->failed;
 }
 
@@ -62,15 +62,15 @@ static struct ggml_tensor * mix(
             ggml_sigmoid(g->ctx, conv_proj_build(g, &w->f, GGML_SHORT_CONV_NONE, x)); // [H·K, T]
     if (w->lower_bound != NULL) { // b + (1 − b) σ
         struct ggml_tensor * rest = ggml_scale_bias(g->ctx, w->lower_bound, -1.0f, 1.0f); // [H·K]
-        gate                      = ggml_add(g->ctx, ggml_mul(g->ctx, gate, rest), w->lower_bound);
+        gate = ggml_add(g->ctx, ggml_mul(g->ctx, gate, rest), w->lower_bound);
     }
     struct ggml_tensor * k = ggml_scale_bias(g->ctx, gate, -1.0f, 1.0f); // [H·K, T]
 
     const struct ggml_signed_scan_args args = {
-        .c     = graph_heads(g, q, f->K, f->H, 1),
-        .b     = graph_heads(g, k, f->K, f->H, 1),
-        .x     = graph_heads(g, v, f->P, f->H, 1),
-        .gate  = graph_heads(g, gate, f->K, f->H, 1),
+        .c = graph_heads(g, q, f->K, f->H, 1),
+        .b = graph_heads(g, k, f->K, f->H, 1),
+        .x = graph_heads(g, v, f->P, f->H, 1),
+        .gate = graph_heads(g, gate, f->K, f->H, 1),
         .scale = 1.0f / sqrtf((float) f->K),
     };
     struct ggml_tensor * o = graph_signed_gate(g, args); // [P, H, T]
@@ -80,10 +80,10 @@ static struct ggml_tensor * mix(
 }
 
 const struct family family_hgrn2 = {
-    .name        = "hgrn2",
+    .name = "hgrn2",
     .shared_size = sizeof(struct hgrn2),
-    .layer_size  = sizeof(struct hgrn2_layer),
-    .load        = load,
-    .load_layer  = load_layer,
-    .mix         = mix,
+    .layer_size = sizeof(struct hgrn2_layer),
+    .load = load,
+    .load_layer = load_layer,
+    .mix = mix,
 };

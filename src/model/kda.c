@@ -32,13 +32,13 @@ struct kda_layer {
 static bool load(struct loader * l) {
     struct kda * f = l->model->shared;
 
-    f->H           = loader_int(l, "lrnn.head_count", 1, 4096);
-    f->HV          = loader_int_or(l, "lrnn.head_count_value", 1, 4096, f->H);
-    f->K           = loader_int(l, "lrnn.key_length", 1, 65536);
-    f->P           = loader_int(l, "lrnn.value_length", 1, 65536);
-    f->W           = conv_width_load(l);
+    f->H = loader_int(l, "lrnn.head_count", 1, 4096);
+    f->HV = loader_int_or(l, "lrnn.head_count_value", 1, 4096, f->H);
+    f->K = loader_int(l, "lrnn.key_length", 1, 65536);
+    f->P = loader_int(l, "lrnn.value_length", 1, 65536);
+    f->W = conv_width_load(l);
     f->lower_bound = loader_float_or(l, "lrnn.gate_lower_bound", -1e6f, -1e-6f, 0.0f);
-    f->eps         = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
+    f->eps = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
     loader_multiple(l, "lrnn.head_count_value", f->HV, "lrnn.head_count", f->H);
     l->model->info.n_householder = 1;
     return !l->failed;
@@ -53,20 +53,20 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     conv_proj_load(l, il, layer, "attn_q.weight", "q", f->W, f->H * f->K, &w->q);
     conv_proj_load(l, il, layer, "attn_k.weight", "k", f->W, f->H * f->K, &w->k);
     conv_proj_load(l, il, layer, "attn_v.weight", "v", f->W, f->HV * f->P, &w->v);
-    w->beta    = loader_tensor_2d(l, il, "ssm_beta.weight", TENSOR_REQUIRED, D, f->HV);
-    w->f_a     = loader_tensor_2d(l, il, "ssm_f_a.weight", TENSOR_REQUIRED, D, 0);
-    w->f_b     = loader_tensor_2d(l, il, "ssm_f_b.weight", TENSOR_REQUIRED,
+    w->beta = loader_tensor_2d(l, il, "ssm_beta.weight", TENSOR_REQUIRED, D, f->HV);
+    w->f_a = loader_tensor_2d(l, il, "ssm_f_a.weight", TENSOR_REQUIRED, D, 0);
+    w->f_b = loader_tensor_2d(l, il, "ssm_f_b.weight", TENSOR_REQUIRED,
             w->f_a != NULL ? w->f_a->ne[1] : 0, f->HV * f->K);
-    w->a       = loader_tensor_1d(l, il, "ssm_a", TENSOR_F32 | TENSOR_DECAY, f->HV);
+    w->a = loader_tensor_1d(l, il, "ssm_a", TENSOR_F32 | TENSOR_DECAY, f->HV);
     w->dt_bias = loader_tensor_1d(l, il, "ssm_dt.bias", TENSOR_F32, f->HV * f->K);
-    w->g_a     = loader_tensor_2d(l, il, "ssm_g_a.weight", TENSOR_REQUIRED, D, 0);
-    w->g_b     = loader_tensor_2d(l, il, "ssm_g_b.weight", TENSOR_REQUIRED,
+    w->g_a = loader_tensor_2d(l, il, "ssm_g_a.weight", TENSOR_REQUIRED, D, 0);
+    w->g_b = loader_tensor_2d(l, il, "ssm_g_b.weight", TENSOR_REQUIRED,
             w->g_a != NULL ? w->g_a->ne[1] : 0, f->HV * f->P);
     w->g_bias = loader_tensor_1d(l, il, "ssm_g_b.bias", TENSOR_F32 | TENSOR_OPTIONAL, f->HV * f->P);
     w->readout.norm = loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32, f->P);
     w->readout.output =
             loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, f->HV * f->P, D);
-    w->readout.eps        = f->eps;
+    w->readout.eps = f->eps;
     w->readout.activation = OUTPUT_GATE_SIGMOID;
     return !l->failed;
 }
@@ -93,18 +93,18 @@ static struct ggml_tensor * mix(
     const struct kda_layer * w = layer->weights;
     const int64_t            T = g->n_tokens;
 
-    struct ggml_tensor * q    = conv_proj_build(g, &w->q, GGML_SHORT_CONV_SILU, x); // [H·K, T]
-    struct ggml_tensor * k    = conv_proj_build(g, &w->k, GGML_SHORT_CONV_SILU, x); // [H·K, T]
-    struct ggml_tensor * v    = conv_proj_build(g, &w->v, GGML_SHORT_CONV_SILU, x); // [HV·P, T]
-    struct ggml_tensor * beta = graph_beta(g, graph_linear(g, w->beta, NULL, x));   // [HV, T]
-    struct ggml_tensor * gate = build_gate(g, w, x);                                // [K, HV, T]
+    struct ggml_tensor * q = conv_proj_build(g, &w->q, GGML_SHORT_CONV_SILU, x);  // [H·K, T]
+    struct ggml_tensor * k = conv_proj_build(g, &w->k, GGML_SHORT_CONV_SILU, x);  // [H·K, T]
+    struct ggml_tensor * v = conv_proj_build(g, &w->v, GGML_SHORT_CONV_SILU, x);  // [HV·P, T]
+    struct ggml_tensor * beta = graph_beta(g, graph_linear(g, w->beta, NULL, x)); // [HV, T]
+    struct ggml_tensor * gate = build_gate(g, w, x);                              // [K, HV, T]
 
     const struct ggml_householder_scan_args args = {
-        .q     = graph_l2_norm(g, ggml_reshape_4d(g->ctx, q, f->K, f->H, 1, T), 1e-6f),
-        .k     = graph_l2_norm(g, ggml_reshape_4d(g->ctx, k, f->K, f->H, 1, T), 1e-6f),
-        .v     = graph_heads(g, v, f->P, f->HV, 1),
-        .beta  = graph_heads(g, beta, 1, f->HV, 1),
-        .gate  = ggml_reshape_4d(g->ctx, gate, f->K, f->HV, 1, T),
+        .q = graph_l2_norm(g, ggml_reshape_4d(g->ctx, q, f->K, f->H, 1, T), 1e-6f),
+        .k = graph_l2_norm(g, ggml_reshape_4d(g->ctx, k, f->K, f->H, 1, T), 1e-6f),
+        .v = graph_heads(g, v, f->P, f->HV, 1),
+        .beta = graph_heads(g, beta, 1, f->HV, 1),
+        .gate = ggml_reshape_4d(g->ctx, gate, f->K, f->HV, 1, T),
         .scale = 1.0f / sqrtf((float) f->K),
     };
     struct ggml_tensor * o = graph_householder(g, args); // [P, HV, T]
@@ -114,11 +114,11 @@ static struct ggml_tensor * mix(
 }
 
 const struct family family_kda = {
-    .name        = "kda",
+    .name = "kda",
     .signed_form = true,
     .shared_size = sizeof(struct kda),
-    .layer_size  = sizeof(struct kda_layer),
-    .load        = load,
-    .load_layer  = load_layer,
-    .mix         = mix,
+    .layer_size = sizeof(struct kda_layer),
+    .load = load,
+    .load_layer = load_layer,
+    .mix = mix,
 };

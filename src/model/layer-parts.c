@@ -24,7 +24,7 @@ bool conv_proj_load(struct loader * l, int32_t il, struct layer * layer, const c
         snprintf(conv, sizeof(conv), "ssm_conv1d_%s.weight", name);
         proj->conv = loader_tensor_2d(l, il, conv, TENSOR_F32, width, channels);
         snprintf(conv, sizeof(conv), "ssm_conv1d_%s.bias", name);
-        proj->bias  = loader_tensor_1d(l, il, conv, TENSOR_F32 | TENSOR_OPTIONAL, channels);
+        proj->bias = loader_tensor_1d(l, il, conv, TENSOR_F32 | TENSOR_OPTIONAL, channels);
         proj->state = loader_state(l, layer, (width - 1) * channels);
     }
     return !l->failed;
@@ -68,9 +68,9 @@ struct ggml_tensor * activation_build(
 
 void head_gate_load(struct loader * l, int32_t il, int64_t n_head, struct head_gate * gate) {
     const int64_t D = l->model->n_embd;
-    gate->alpha     = loader_tensor_2d(l, il, "ssm_alpha.weight", TENSOR_REQUIRED, D, n_head);
-    gate->a         = loader_tensor_1d(l, il, "ssm_a", TENSOR_F32 | TENSOR_DECAY, n_head);
-    gate->dt_bias   = loader_tensor_1d(l, il, "ssm_dt.bias", TENSOR_F32, n_head);
+    gate->alpha = loader_tensor_2d(l, il, "ssm_alpha.weight", TENSOR_REQUIRED, D, n_head);
+    gate->a = loader_tensor_1d(l, il, "ssm_a", TENSOR_F32 | TENSOR_DECAY, n_head);
+    gate->dt_bias = loader_tensor_1d(l, il, "ssm_dt.bias", TENSOR_F32, n_head);
 }
 
 struct ggml_tensor * head_gate_build(
@@ -91,9 +91,9 @@ void readout_load(struct loader * l, int32_t il, int64_t n_head, int64_t d_v, in
     if (gate != OUTPUT_GATE_NONE) {
         r->gate = loader_tensor_2d(l, il, "attn_gate.weight", TENSOR_REQUIRED, D, n_head * d_v);
     }
-    r->norm       = loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32 | norm, d_v);
-    r->output     = loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, n_head * d_v, D);
-    r->eps        = eps;
+    r->norm = loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32 | norm, d_v);
+    r->output = loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, n_head * d_v, D);
+    r->eps = eps;
     r->activation = gate;
 }
 

@@ -51,7 +51,7 @@ static bool load_listed_kinds(struct loader * l) {
         if (attention) {
             model->layers[il].recurrent = false;
             model->layers[il].attention = true;
-            model->layers[il].ffn       = FFN_SWIGLU;
+            model->layers[il].ffn = FFN_SWIGLU;
         }
     }
     free(kinds);
@@ -60,13 +60,13 @@ static bool load_listed_kinds(struct loader * l) {
 
 bool layer_kinds_load(struct loader * l) {
     const struct family * family = l->model->family;
-    const struct family * mixer  = family_mixer(family);
-    const bool            mlp    = family->attention_only || (mixer->mix != NULL && !mixer->no_mlp);
+    const struct family * mixer = family_mixer(family);
+    const bool            mlp = family->attention_only || (mixer->mix != NULL && !mixer->no_mlp);
     for (int32_t il = 0; il < l->model->n_layer && !l->failed; ++il) {
         struct layer * layer = &l->model->layers[il];
-        layer->recurrent     = !family->attention_only;
-        layer->attention     = family->attention_only;
-        layer->ffn           = mlp ? FFN_SWIGLU : FFN_NONE;
+        layer->recurrent = !family->attention_only;
+        layer->attention = family->attention_only;
+        layer->ffn = mlp ? FFN_SWIGLU : FFN_NONE;
         layer->n_ff =
                 loader_int_at(l, loader_key(l, "feed_forward_length"), (size_t) il, 0, 1 << 24, 0);
         if (family->layer_kind != NULL && !l->failed) {
@@ -87,13 +87,13 @@ enum layer_style layer_style_load(struct loader * l) {
 
 static bool shell_load(struct loader * l, int32_t il, struct layer * layer) {
     const struct family * family = l->model->family;
-    const bool            mixer  = layer->recurrent || layer->attention;
-    const int64_t         D      = l->model->n_embd;
-    struct shell *        shell  = loader_alloc(l, sizeof(*shell));
+    const bool            mixer = layer->recurrent || layer->attention;
+    const int64_t         D = l->model->n_embd;
+    struct shell *        shell = loader_alloc(l, sizeof(*shell));
     if (shell == NULL) {
         return false;
     }
-    layer->shell     = shell;
+    layer->shell = shell;
     shell->post_norm = !layer->recurrent && layer_style_load(l) == LAYER_STYLE_OLMO_HYBRID;
     if (mixer) {
         shell->mixer_norm = loader_tensor_1d(l, il,
@@ -156,7 +156,7 @@ static struct ggml_tensor * mixer_norm(
 
 struct ggml_tensor * layer_build(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
-    const struct shell * s   = layer->shell;
+    const struct shell * s = layer->shell;
     const float          eps = g->model->norm_eps;
     if (s == NULL) {
         return g->model->family->build_layer(g, layer, x);

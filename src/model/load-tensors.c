@@ -41,9 +41,9 @@ static bool check_numbers(struct loader * l, const struct model_tensor * t, int 
         return true;
     }
     float         found = 0.0f;
-    const float   min   = need & TENSOR_SHARE ? 0.0f : -FLT_MAX;
-    const float   max   = need & TENSOR_SHARE ? 1.0f : need & TENSOR_DECAY ? 0.0f : FLT_MAX;
-    const int64_t at    = model_tensor_outside(t, min, max, &found);
+    const float   min = need & TENSOR_SHARE ? 0.0f : -FLT_MAX;
+    const float   max = need & TENSOR_SHARE ? 1.0f : need & TENSOR_DECAY ? 0.0f : FLT_MAX;
+    const int64_t at = model_tensor_outside(t, min, max, &found);
     return at < 0 ||
            loader_fail(l, "tensor %s has %g as element %" PRId64 "; expected finite numbers%s",
                    t->name, (double) found, at,
@@ -142,6 +142,6 @@ void loader_recurrence(struct loader * l, struct layer * layer, int64_t n_head, 
         int64_t d_v, int64_t extra) {
     loader_state(l, layer, n_head * (d_k * d_v + extra));
     l->model->info.n_head = n_head;
-    l->model->info.d_k    = d_k;
-    l->model->info.d_v    = d_v;
+    l->model->info.d_k = d_k;
+    l->model->info.d_v = d_v;
 }

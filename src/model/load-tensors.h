@@ -9,7 +9,7 @@
 enum tensor_need {
     TENSOR_REQUIRED = 0,
     TENSOR_OPTIONAL = 1 << 0, // the result is NULL if there is none
-    TENSOR_F32      = 1 << 1, // must be F32: only weights of matrix products may have other types
+    TENSOR_F32 = 1 << 1,      // must be F32: only weights of matrix products may have other types
 
     // Values outside these ranges would violate the eigenvalue range that the file states.
     TENSOR_DECAY = 1 << 2, // values up to 0: A of exp(Δ A)

@@ -31,8 +31,8 @@ static bool load(struct loader * l) {
     struct mamba * f = l->model->shared;
 
     const bool ours = !l->llama_cpp;
-    f->W            = ours ? conv_width_load(l) : loader_int(l, "mamba.ssm.conv_kernel", 2, 64);
-    f->N            = loader_int(l, ours ? "lrnn.state_length" : "mamba.ssm.state_size", 1, 65536);
+    f->W = ours ? conv_width_load(l) : loader_int(l, "mamba.ssm.conv_kernel", 2, 64);
+    f->N = loader_int(l, ours ? "lrnn.state_length" : "mamba.ssm.state_size", 1, 65536);
     if (ours) {
         f->bc_eps = loader_float_or(l, "lrnn.dt_b_c_norm_epsilon", 1e-12f, 1.0f, 0.0f);
     } else if (loader_bool_or(l, "mamba.ssm.dt_b_c_rms", false)) { // one eps for all norms
@@ -57,19 +57,19 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     }
     loader_recurrence(l, layer, 1, f->N, E, 0);
     if (f->W > 0) {
-        w->conv       = loader_tensor_2d(l, il, "ssm_conv1d.weight", TENSOR_F32, f->W, E);
-        w->conv_bias  = loader_tensor_1d(l, il, "ssm_conv1d.bias", TENSOR_F32 | TENSOR_OPTIONAL, E);
+        w->conv = loader_tensor_2d(l, il, "ssm_conv1d.weight", TENSOR_F32, f->W, E);
+        w->conv_bias = loader_tensor_1d(l, il, "ssm_conv1d.bias", TENSOR_F32 | TENSOR_OPTIONAL, E);
         w->conv_state = loader_state(l, layer, (f->W - 1) * E);
     }
-    w->dt      = loader_tensor_2d(l, il, "ssm_dt.weight", TENSOR_REQUIRED, 0, E);
+    w->dt = loader_tensor_2d(l, il, "ssm_dt.weight", TENSOR_REQUIRED, 0, E);
     w->dt_bias = loader_tensor_1d(l, il, "ssm_dt.bias", TENSOR_F32, E);
-    w->x       = loader_tensor_2d(
+    w->x = loader_tensor_2d(
             l, il, "ssm_x.weight", TENSOR_REQUIRED, E, l->failed ? 0 : w->dt->ne[0] + 2 * f->N);
-    w->a   = loader_tensor_2d(l, il, "ssm_a", TENSOR_F32 | TENSOR_DECAY, f->N, E);
-    w->d   = loader_tensor_1d(l, il, "ssm_d", TENSOR_F32, E);
+    w->a = loader_tensor_2d(l, il, "ssm_a", TENSOR_F32 | TENSOR_DECAY, f->N, E);
+    w->d = loader_tensor_1d(l, il, "ssm_d", TENSOR_F32, E);
     w->out = loader_tensor_2d(l, il, "ssm_out.weight", TENSOR_REQUIRED, E, D);
 
-    w->in_bias  = loader_tensor_1d(l, il, "ssm_in.bias", TENSOR_F32 | TENSOR_OPTIONAL, 2 * E);
+    w->in_bias = loader_tensor_1d(l, il, "ssm_in.bias", TENSOR_F32 | TENSOR_OPTIONAL, 2 * E);
     w->out_bias = loader_tensor_1d(l, il, "ssm_out.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
     return !l->failed;
 }
@@ -84,29 +84,29 @@ static struct ggml_tensor * mix(
     const int64_t              T = g->n_tokens;
 
     struct ggml_tensor * uz = graph_linear(g, w->in, w->in_bias, x); // [2E, T]
-    struct ggml_tensor * u  = columns(g, uz, 0, E);                  // [E, T]
-    struct ggml_tensor * z  = columns(g, uz, E, E);                  // [E, T]
+    struct ggml_tensor * u = columns(g, uz, 0, E);                   // [E, T]
+    struct ggml_tensor * z = columns(g, uz, E, E);                   // [E, T]
     u = graph_conv(g, w->conv_state, w->conv, w->conv_bias, GGML_SHORT_CONV_SILU,
             w->conv != NULL ? u : ggml_cont(c, u)); // [E, T]
 
-    struct ggml_tensor * p  = graph_linear(g, w->x, NULL, u); // [R + 2N, T]
-    struct ggml_tensor * dt = columns(g, p, 0, R);            // [R, T]
-    struct ggml_tensor * B  = columns(g, p, R, f->N);         // [N, T]
-    struct ggml_tensor * C  = columns(g, p, R + f->N, f->N);  // [N, T]
+    struct ggml_tensor * p = graph_linear(g, w->x, NULL, u); // [R + 2N, T]
+    struct ggml_tensor * dt = columns(g, p, 0, R);           // [R, T]
+    struct ggml_tensor * B = columns(g, p, R, f->N);         // [N, T]
+    struct ggml_tensor * C = columns(g, p, R + f->N, f->N);  // [N, T]
     if (f->bc_eps > 0.0f) {
         dt = graph_rms_norm(g, dt, NULL, f->bc_eps);
-        B  = graph_rms_norm(g, B, NULL, f->bc_eps);
-        C  = graph_rms_norm(g, C, NULL, f->bc_eps);
+        B = graph_rms_norm(g, B, NULL, f->bc_eps);
+        C = graph_rms_norm(g, C, NULL, f->bc_eps);
     }
     dt = ggml_softplus(c, graph_linear(g, w->dt, w->dt_bias, dt)); // [E, T]
 
     const struct ggml_signed_scan_args args = {
-        .c     = graph_heads(g, C, f->N, 1, 1),
-        .b     = graph_heads(g, B, f->N, 1, 1),
-        .x     = graph_heads(g, u, E, 1, 1),
-        .dt    = graph_heads(g, dt, E, 1, 1),
-        .A     = ggml_transpose(c, w->a),
-        .form  = g->model->is_signed ? GGML_SIGNED_SCAN_TWO_EXP_M1 : GGML_SIGNED_SCAN_EXP,
+        .c = graph_heads(g, C, f->N, 1, 1),
+        .b = graph_heads(g, B, f->N, 1, 1),
+        .x = graph_heads(g, u, E, 1, 1),
+        .dt = graph_heads(g, dt, E, 1, 1),
+        .A = ggml_transpose(c, w->a),
+        .form = g->model->is_signed ? GGML_SIGNED_SCAN_TWO_EXP_M1 : GGML_SIGNED_SCAN_EXP,
         .scale = 1.0f,
     };
     struct ggml_tensor * y = graph_signed_gate(g, args); // [E, 1, T]
@@ -117,13 +117,13 @@ static struct ggml_tensor * mix(
 }
 
 const struct family family_mamba = {
-    .name        = "mamba",
-    .llama_cpp   = "mamba",
+    .name = "mamba",
+    .llama_cpp = "mamba",
     .signed_form = true,
     .shared_size = sizeof(struct mamba),
-    .layer_size  = sizeof(struct mamba_layer),
-    .load        = load,
-    .load_layer  = load_layer,
-    .mix         = mix,
-    .no_mlp      = true,
+    .layer_size = sizeof(struct mamba_layer),
+    .load = load,
+    .load_layer = load_layer,
+    .mix = mix,
+    .no_mlp = true,
 };

@@ -12,12 +12,12 @@ bool mlp_load(struct loader * l, int32_t il, const struct layer * layer, struct 
         return loader_fail(l, "key '%s' is missing", loader_key(l, "feed_forward_length"));
     }
     if (layer->ffn == FFN_SWIGLU) {
-        mlp->gate   = loader_tensor_2d(l, il, "ffn_gate.weight", TENSOR_REQUIRED, D, F);
+        mlp->gate = loader_tensor_2d(l, il, "ffn_gate.weight", TENSOR_REQUIRED, D, F);
         mlp->gate_b = loader_tensor_1d(l, il, "ffn_gate.bias", TENSOR_F32 | TENSOR_OPTIONAL, F);
     }
-    mlp->up     = loader_tensor_2d(l, il, "ffn_up.weight", TENSOR_REQUIRED, D, F);
-    mlp->down   = loader_tensor_2d(l, il, "ffn_down.weight", TENSOR_REQUIRED, F, D);
-    mlp->up_b   = loader_tensor_1d(l, il, "ffn_up.bias", TENSOR_F32 | TENSOR_OPTIONAL, F);
+    mlp->up = loader_tensor_2d(l, il, "ffn_up.weight", TENSOR_REQUIRED, D, F);
+    mlp->down = loader_tensor_2d(l, il, "ffn_down.weight", TENSOR_REQUIRED, F, D);
+    mlp->up_b = loader_tensor_1d(l, il, "ffn_up.bias", TENSOR_F32 | TENSOR_OPTIONAL, F);
     mlp->down_b = loader_tensor_1d(l, il, "ffn_down.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
     return !l->failed;
 }
@@ -28,6 +28,6 @@ struct ggml_tensor * mlp_build(struct graph * g, const struct mlp * mlp, struct 
         return graph_linear(g, mlp->down, mlp->down_b, ggml_sqr(g->ctx, ggml_relu(g->ctx, up)));
     }
     struct ggml_tensor * gate = graph_linear(g, mlp->gate, mlp->gate_b, x); // [F, T]
-    struct ggml_tensor * up   = graph_linear(g, mlp->up, mlp->up_b, x);     // [F, T]
+    struct ggml_tensor * up = graph_linear(g, mlp->up, mlp->up_b, x);       // [F, T]
     return graph_linear(g, mlp->down, mlp->down_b, ggml_swiglu_split(g->ctx, gate, up));
 }

@@ -32,11 +32,11 @@ struct mlstm_layer {
 static bool load(struct loader * l) {
     struct mlstm * f = l->model->shared;
 
-    f->H        = loader_int(l, "lrnn.head_count", 1, 4096);
-    f->K        = loader_int(l, "lrnn.key_length", 1, 65536);
-    f->P        = loader_int(l, "lrnn.value_length", 1, 65536);
-    f->cap      = loader_float_or(l, "lrnn.gate_soft_cap", 1e-6f, 1e6f, 0.0f);
-    f->epsilon  = loader_float(l, "lrnn.mlstm_epsilon", 0.0f, 1.0f);
+    f->H = loader_int(l, "lrnn.head_count", 1, 4096);
+    f->K = loader_int(l, "lrnn.key_length", 1, 65536);
+    f->P = loader_int(l, "lrnn.value_length", 1, 65536);
+    f->cap = loader_float_or(l, "lrnn.gate_soft_cap", 1e-6f, 1e6f, 0.0f);
+    f->epsilon = loader_float(l, "lrnn.mlstm_epsilon", 0.0f, 1.0f);
     f->norm_eps = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
     return !l->failed;
 }
@@ -47,16 +47,16 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const int64_t        D = l->model->n_embd;
 
     loader_recurrence(l, layer, f->H, f->K, f->P, f->K + 1); // + n and m
-    w->q       = loader_tensor_2d(l, il, "attn_q.weight", TENSOR_REQUIRED, D, f->H * f->K);
-    w->k       = loader_tensor_2d(l, il, "attn_k.weight", TENSOR_REQUIRED, D, f->H * f->K);
-    w->v       = loader_tensor_2d(l, il, "attn_v.weight", TENSOR_REQUIRED, D, f->H * f->P);
-    w->gate    = loader_tensor_2d(l, il, "attn_gate.weight", TENSOR_REQUIRED, D, f->H * f->P);
-    w->igate   = loader_tensor_2d(l, il, "ssm_igate.weight", TENSOR_REQUIRED, D, f->H);
+    w->q = loader_tensor_2d(l, il, "attn_q.weight", TENSOR_REQUIRED, D, f->H * f->K);
+    w->k = loader_tensor_2d(l, il, "attn_k.weight", TENSOR_REQUIRED, D, f->H * f->K);
+    w->v = loader_tensor_2d(l, il, "attn_v.weight", TENSOR_REQUIRED, D, f->H * f->P);
+    w->gate = loader_tensor_2d(l, il, "attn_gate.weight", TENSOR_REQUIRED, D, f->H * f->P);
+    w->igate = loader_tensor_2d(l, il, "ssm_igate.weight", TENSOR_REQUIRED, D, f->H);
     w->igate_b = loader_tensor_1d(l, il, "ssm_igate.bias", TENSOR_F32, f->H);
-    w->fgate   = loader_tensor_2d(l, il, "ssm_fgate.weight", TENSOR_REQUIRED, D, f->H);
+    w->fgate = loader_tensor_2d(l, il, "ssm_fgate.weight", TENSOR_REQUIRED, D, f->H);
     w->fgate_b = loader_tensor_1d(l, il, "ssm_fgate.bias", TENSOR_F32, f->H);
-    w->norm    = loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32, f->H * f->P);
-    w->output  = loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, f->H * f->P, D);
+    w->norm = loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32, f->H * f->P);
+    w->output = loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, f->H * f->P, D);
     return !l->failed;
 }
 
@@ -72,21 +72,21 @@ static struct ggml_tensor * mix(
     const struct mlstm_layer * w = layer->weights;
     struct ggml_context *      c = g->ctx;
 
-    struct ggml_tensor * q     = graph_linear(g, w->q, NULL, x);                    // [H·K, T]
-    struct ggml_tensor * k     = graph_linear(g, w->k, NULL, x);                    // [H·K, T]
-    struct ggml_tensor * v     = graph_linear(g, w->v, NULL, x);                    // [H·P, T]
-    struct ggml_tensor * log_i = build_gate(g, f, w->igate, w->igate_b, x);         // [H, T]
-    struct ggml_tensor * log_f = build_gate(g, f, w->fgate, w->fgate_b, x);         // [H, T]
-    log_f                      = ggml_neg(c, ggml_softplus(c, ggml_neg(c, log_f))); // logσ
+    struct ggml_tensor * q = graph_linear(g, w->q, NULL, x);                // [H·K, T]
+    struct ggml_tensor * k = graph_linear(g, w->k, NULL, x);                // [H·K, T]
+    struct ggml_tensor * v = graph_linear(g, w->v, NULL, x);                // [H·P, T]
+    struct ggml_tensor * log_i = build_gate(g, f, w->igate, w->igate_b, x); // [H, T]
+    struct ggml_tensor * log_f = build_gate(g, f, w->fgate, w->fgate_b, x); // [H, T]
+    log_f = ggml_neg(c, ggml_softplus(c, ggml_neg(c, log_f)));              // logσ
 
     const struct ggml_signed_scan_args args = {
-        .c     = graph_heads(g, q, f->K, f->H, 1),
-        .b     = graph_heads(g, k, f->K, f->H, 1),
-        .x     = graph_heads(g, v, f->P, f->H, 1),
+        .c = graph_heads(g, q, f->K, f->H, 1),
+        .b = graph_heads(g, k, f->K, f->H, 1),
+        .x = graph_heads(g, v, f->P, f->H, 1),
         .log_f = graph_heads(g, log_f, 1, f->H, 1),
         .log_i = graph_heads(g, log_i, 1, f->H, 1),
         .scale = 1.0f / sqrtf((float) f->K),
-        .eps   = f->epsilon,
+        .eps = f->epsilon,
     };
     struct ggml_tensor * h = graph_signed_gate(g, args); // [P, H, T]
 
@@ -97,10 +97,10 @@ static struct ggml_tensor * mix(
 }
 
 const struct family family_mlstm = {
-    .name        = "mlstm",
+    .name = "mlstm",
     .shared_size = sizeof(struct mlstm),
-    .layer_size  = sizeof(struct mlstm_layer),
-    .load        = load,
-    .load_layer  = load_layer,
-    .mix         = mix,
+    .layer_size = sizeof(struct mlstm_layer),
+    .load = load,
+    .load_layer = load_layer,
+    .mix = mix,
 };

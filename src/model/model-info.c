@@ -20,8 +20,8 @@ bool lrnn_model_get_tensor(
     const struct model_tensor * t = model_file_tensor(model->file, (size_t) i);
 
     *info = (struct lrnn_tensor_info) {
-        .name    = t->name,
-        .type    = ggml_type_name(t->type),
+        .name = t->name,
+        .type = ggml_type_name(t->type),
         .n_bytes = (int64_t) t->size,
     };
     memcpy(info->ne, t->ne, sizeof(info->ne));
@@ -55,19 +55,19 @@ bool lrnn_model_get_key(
     if (i < 0 || (uint64_t) i >= model_file_n_keys(model->file)) {
         return false;
     }
-    const struct model_key * key  = model_file_key(model->file, (size_t) i);
-    const size_t             at   = j < 0 ? SIZE_MAX : (size_t) j;
+    const struct model_key * key = model_file_key(model->file, (size_t) i);
+    const size_t             at = j < 0 ? SIZE_MAX : (size_t) j;
     const struct slice       text = model_key_text(key, at);
 
     *info = (struct lrnn_key_info) {
-        .kind      = kind_of_key(key->type),
-        .is_array  = key->is_array,
-        .n         = (int64_t) key->n,
-        .integer   = key->type == GGUF_TYPE_BOOL ? model_key_bool(key, at) : model_key_int(key, at),
-        .number    = model_key_float(key, at),
-        .name      = key->name.data,
+        .kind = kind_of_key(key->type),
+        .is_array = key->is_array,
+        .n = (int64_t) key->n,
+        .integer = key->type == GGUF_TYPE_BOOL ? model_key_bool(key, at) : model_key_int(key, at),
+        .number = model_key_float(key, at),
+        .name = key->name.data,
         .name_size = key->name.size,
-        .string    = text.data,
+        .string = text.data,
         .string_size = text.size,
     };
     return true;

@@ -24,12 +24,12 @@ static bool load_identity(struct loader * l) {
     char                known[512];
 
     const char * arch = loader_string(l, "general.architecture");
-    model->info.name  = loader_string_or(l, "general.name", "");
+    model->info.name = loader_string_or(l, "general.name", "");
     if (l->failed) {
         return false;
     }
-    l->arch                  = arch;
-    l->llama_cpp             = strcmp(arch, "lrnn") != 0;
+    l->arch = arch;
+    l->llama_cpp = strcmp(arch, "lrnn") != 0;
     model->info.architecture = arch;
 
     const char * name = arch;
@@ -70,19 +70,19 @@ static bool load_identity(struct loader * l) {
                                       : "'[0,1]'",
                 name);
     }
-    model->is_signed         = range == SIGNED;
-    model->info.eigenvalues  = ranges[range];
+    model->is_signed = range == SIGNED;
+    model->info.eigenvalues = ranges[range];
     model->info.range_source = loader_string_or(l, "lrnn.eigenvalues_source", "");
-    model->info.source       = loader_string_or(l, "lrnn.source", "");
+    model->info.source = loader_string_or(l, "lrnn.source", "");
     return !l->failed;
 }
 
 // Hyperparameters that every family has.
 static bool load_shape(struct loader * l) {
     struct lrnn_model * model = l->model;
-    const bool          ours  = !l->llama_cpp;
+    const bool          ours = !l->llama_cpp;
 
-    model->n_embd  = loader_int(l, loader_key(l, "embedding_length"), 1, 1 << 20);
+    model->n_embd = loader_int(l, loader_key(l, "embedding_length"), 1, 1 << 20);
     model->n_layer = (int32_t) loader_int(l, loader_key(l, "block_count"), 1, 4096);
     if (!ours) { // layers that predict several tokens follow those of the model
         const int64_t extra =
@@ -99,33 +99,33 @@ static bool load_shape(struct loader * l) {
         model->info.trained_length = 0;
     }
     // RWKV has only the second key of llama.cpp, and so have some files of Nemotron-H
-    const char * rms_eps        = loader_key(l, "attention.layer_norm_rms_epsilon");
-    const char * layer_eps      = loader_key(l, "attention.layer_norm_epsilon");
+    const char * rms_eps = loader_key(l, "attention.layer_norm_rms_epsilon");
+    const char * layer_eps = loader_key(l, "attention.layer_norm_epsilon");
     const bool   only_layer_eps = model_file_find_key(l->file, rms_eps) == NULL &&
                                 model_file_find_key(l->file, layer_eps) != NULL;
-    const char * eps      = ours ? "lrnn.norm_epsilon" : only_layer_eps ? layer_eps : rms_eps;
-    model->norm_eps       = loader_float(l, eps, 1e-12f, 1.0f);
-    model->final_norm     = loader_bool_or(l, loader_key(l, "final_norm"), true);
+    const char * eps = ours ? "lrnn.norm_epsilon" : only_layer_eps ? layer_eps : rms_eps;
+    model->norm_eps = loader_float(l, eps, 1e-12f, 1.0f);
+    model->final_norm = loader_bool_or(l, loader_key(l, "final_norm"), true);
     model->logit_soft_cap = loader_float_or(l, loader_key(l, "logit_soft_cap"), 1e-6f, 1e6f, 0.0f);
     // Granite's multipliers; 0 is none in files of llama.cpp
-    model->embd_scale     = loader_float_or(l, loader_key(l, "embedding_scale"), 0.0f, 1e6f, 0.0f);
+    model->embd_scale = loader_float_or(l, loader_key(l, "embedding_scale"), 0.0f, 1e6f, 0.0f);
     model->residual_scale = loader_float_or(l, loader_key(l, "residual_scale"), 0.0f, 1e6f, 0.0f);
-    model->logit_scale    = loader_float_or(l, loader_key(l, "logit_scale"), 0.0f, 1e6f, 0.0f);
+    model->logit_scale = loader_float_or(l, loader_key(l, "logit_scale"), 0.0f, 1e6f, 0.0f);
     return !l->failed && layer_kinds_load(l);
 }
 
 // Tensors outside the layers: embedding, output and their norms.
 static bool load_globals(struct loader * l) {
     struct lrnn_model * model = l->model;
-    const int64_t       D     = model->n_embd;
+    const int64_t       D = model->n_embd;
 
     model->token_embd = loader_tensor_2d(l, -1, "token_embd.weight", TENSOR_REQUIRED, D, 0);
     if (l->failed) {
         return false;
     }
     model->info.n_vocab = model->token_embd->ne[1];
-    const int64_t V     = model->info.n_vocab;
-    const int64_t said  = l->llama_cpp ? V : loader_int_or(l, "lrnn.vocab_size", 1, INT64_MAX, V);
+    const int64_t V = model->info.n_vocab;
+    const int64_t said = l->llama_cpp ? V : loader_int_or(l, "lrnn.vocab_size", 1, INT64_MAX, V);
     if (!l->failed && said != V) {
         return loader_fail(l,
                 "key 'lrnn.vocab_size' is %lld; expected %lld, the rows of "
@@ -137,7 +137,7 @@ static bool load_globals(struct loader * l) {
     model->embd_norm_b =
             loader_tensor_1d(l, -1, "token_embd_norm.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
 
-    l->device     = model->output_device;
+    l->device = model->output_device;
     model->output = loader_tensor_2d(l, -1, "output.weight", TENSOR_OPTIONAL, D, V);
     if (model->output == NULL) { // tied to the embedding, which is on the CPU
         model->output = l->device == 0 ? model->token_embd
@@ -164,7 +164,7 @@ static bool load_layers(struct loader * l) {
     }
     for (int32_t il = 0; il < model->n_layer; ++il) {
         struct layer * layer = &model->layers[il];
-        l->device            = layer->device;
+        l->device = layer->device;
         if (!layer_load(l, il, layer)) {
             return false;
         }
@@ -174,14 +174,14 @@ static bool load_layers(struct loader * l) {
 
 // What follows from the layers and tensors that were read.
 static bool fill_info(struct loader * l) {
-    struct lrnn_model * model  = l->model;
+    struct lrnn_model * model = l->model;
     char *              layers = loader_alloc(l, (size_t) model->n_layer + 1);
     if (layers == NULL) {
         return false;
     }
     for (int32_t il = 0; il < model->n_layer; ++il) {
         const struct layer * layer = &model->layers[il];
-        layers[il]                 = "FRAB"[layer->recurrent + 2 * layer->attention];
+        layers[il] = "FRAB"[layer->recurrent + 2 * layer->attention];
         model->info.n_layer_attention += layer->attention;
         model->info.n_layer_recurrent += layer->recurrent;
         model->info.cache_bytes += 2 * layer->cache_size * (int64_t) sizeof(ggml_fp16_t);
@@ -194,9 +194,9 @@ static bool fill_info(struct loader * l) {
         model->is_quantized |= ggml_is_quantized(t->type);
         model->info.weight_bytes += (int64_t) t->size;
     }
-    model->info.layers   = layers;
-    model->info.n_layer  = model->n_layer;
-    model->info.n_embd   = model->n_embd;
+    model->info.layers = layers;
+    model->info.n_layer = model->n_layer;
+    model->info.n_embd = model->n_embd;
     model->info.identity = model_file_identity(model->file);
     return true;
 }
@@ -207,11 +207,11 @@ static bool load_tokenizer(struct loader * l) {
         return false;
     }
     const struct tokenizer * tok = model->tokenizer;
-    model->info.has_tokenizer    = tok != NULL;
-    model->info.bos              = tok != NULL ? tokenizer_bos_id(tok) : -1;
-    model->info.eos              = tok != NULL ? tokenizer_eos_id(tok) : -1;
-    model->info.add_bos          = tok != NULL && tokenizer_adds_bos(tok);
-    model->info.add_eos          = tok != NULL && tokenizer_adds_eos(tok);
+    model->info.has_tokenizer = tok != NULL;
+    model->info.bos = tok != NULL ? tokenizer_bos_id(tok) : -1;
+    model->info.eos = tok != NULL ? tokenizer_eos_id(tok) : -1;
+    model->info.add_bos = tok != NULL && tokenizer_adds_bos(tok);
+    model->info.add_eos = tok != NULL && tokenizer_adds_eos(tok);
     return true;
 }
 

@@ -10,7 +10,7 @@ static const char NO_TOKENIZER[] = "the model has no tokenizer; it works on toke
 
 bool lrnn_tokenize(const struct lrnn_model * model, const char * text, size_t size, unsigned flags,
         int32_t ** tokens, int64_t * n_tokens, struct lrnn_error * err) {
-    *tokens   = NULL;
+    *tokens = NULL;
     *n_tokens = 0;
     if (model->tokenizer == NULL) {
         return error_set(err, LRNN_ERROR_BAD_INPUT, NO_TOKENIZER);
@@ -20,7 +20,7 @@ bool lrnn_tokenize(const struct lrnn_model * model, const char * text, size_t si
         token_ids_free(&ids);
         return false;
     }
-    *tokens   = ids.data;
+    *tokens = ids.data;
     *n_tokens = (int64_t) ids.n;
     return true;
 }
@@ -31,7 +31,7 @@ const char * lrnn_token_bytes(const struct lrnn_model * model, int32_t token, si
         return NULL;
     }
     const struct slice bytes = tokenizer_token_bytes(model->tokenizer, token);
-    *size                    = bytes.size;
+    *size = bytes.size;
     return bytes.data;
 }
 

@@ -22,17 +22,17 @@ struct lrnn_model * lrnn_model_load(
         return NULL;
     }
     if (params != NULL) {
-        model->log      = params->log;
+        model->log = params->log;
         model->log_user = params->log_user;
     }
     model->arena = arena;
-    model->file  = model_file_open(path, err);
+    model->file = model_file_open(path, err);
 
     struct loader l = {
-        .file  = model->file,
+        .file = model->file,
         .arena = arena,
         .model = model,
-        .err   = err,
+        .err = err,
     };
     if (model->file == NULL || !model_load(&l, params)) {
         lrnn_model_free(model);

@@ -14,8 +14,8 @@ struct loader;
 struct model_file;
 
 enum {
-    LAYER_STATES_MAX = 5,  // the recurrence, three convolutions; or two token shifts
-    DEVICES_MAX      = 16, // the limit of ggml's scheduler
+    LAYER_STATES_MAX = 5, // the recurrence, three convolutions; or two token shifts
+    DEVICES_MAX = 16,     // the limit of ggml's scheduler
 };
 
 // Holds weights. Device 0 is the CPU; its weights are in the mapped file.

@@ -8,10 +8,10 @@
 // A layer has key heads, a feed-forward length, or neither: then it is recurrent.
 static void layer_kind(struct loader * l, int32_t il, struct layer * layer) {
     const char *  heads = loader_key(l, "attention.head_count_kv");
-    const int64_t n     = loader_int_at(l, heads, (size_t) il, 0, 4096, -1);
-    layer->attention    = n > 0;
-    layer->ffn          = layer->n_ff > 0 ? FFN_RELU2 : FFN_NONE;
-    layer->recurrent    = n == 0 && layer->n_ff == 0;
+    const int64_t n = loader_int_at(l, heads, (size_t) il, 0, 4096, -1);
+    layer->attention = n > 0;
+    layer->ffn = layer->n_ff > 0 ? FFN_RELU2 : FFN_NONE;
+    layer->recurrent = n == 0 && layer->n_ff == 0;
     if (n > 0 && layer->n_ff > 0) {
         loader_fail(l,
                 "layer %d has %lld key heads and a feed-forward length of %lld; expected one of "
@@ -21,8 +21,8 @@ static void layer_kind(struct loader * l, int32_t il, struct layer * layer) {
 }
 
 const struct family family_nemotron_h = {
-    .name       = "nemotron_h",
-    .llama_cpp  = "nemotron_h",
-    .mixer      = &family_mamba2,
+    .name = "nemotron_h",
+    .llama_cpp = "nemotron_h",
+    .mixer = &family_mamba2,
     .layer_kind = layer_kind,
 };

@@ -40,10 +40,10 @@ static bool assign(const struct device_list * list, const double * bytes, int32_
     }
     memset(choice, 0, (size_t) n_all * sizeof(*choice));
 
-    int32_t at    = 0;                          // the device that takes layer i
+    int32_t at = 0;                             // the device that takes layer i
     double  below = 0.0;                        // bytes of the layers before layer i
     double  limit = list->at[0].share / shares; // share of the devices up to `at`
-    bool    fits  = true;
+    bool    fits = true;
     for (int32_t i = n_all - n; i < n_all; ++i) {
         const double middle = below + bytes[i] / 2.0; // decides where a layer belongs
         while (at < list->n - 1 && (middle > limit * all || list->at[at].share == 0.0)) {
@@ -66,7 +66,7 @@ static void apply(
         if (choice[i] > 0) {
             const int32_t c = choice[i] - 1;
             if (number[c] == 0) {
-                number[c]                     = model->n_devices++;
+                number[c] = model->n_devices++;
                 model->devices[number[c]].dev = list->at[c].dev;
             }
             device = number[c];
@@ -84,7 +84,7 @@ bool placement_of_layers(struct loader * l, const struct lrnn_model_params * par
     struct device_list  list;
 
     model->devices[0].dev = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-    model->n_devices      = 1;
+    model->n_devices = 1;
     if (model->devices[0].dev == NULL) {
         return loader_fail(l, "ggml has no CPU device");
     }
@@ -96,12 +96,12 @@ bool placement_of_layers(struct loader * l, const struct lrnn_model_params * par
         return loader_fail_with(l, &why, NULL);
     }
     const int32_t n_all = model->n_layer + 1;
-    const bool    fit   = params->n_gpu_layers < 0;
-    int32_t       n     = fit || params->n_gpu_layers > n_all ? n_all : params->n_gpu_layers;
+    const bool    fit = params->n_gpu_layers < 0;
+    int32_t       n = fit || params->n_gpu_layers > n_all ? n_all : params->n_gpu_layers;
     if (list.n == 0 || n == 0) {
         return true;
     }
-    double *  bytes  = loader_alloc(l, (size_t) n_all * sizeof(*bytes));
+    double *  bytes = loader_alloc(l, (size_t) n_all * sizeof(*bytes));
     int32_t * choice = loader_alloc(l, (size_t) n_all * sizeof(*choice));
     if (bytes == NULL || choice == NULL) {
         return false;
@@ -124,7 +124,7 @@ void placement_log(const struct lrnn_model * model) {
                 first < model->n_layer ? model->layers[first].device : model->output_device;
         for (end = first; end < model->n_layer && model->layers[end].device == device; ++end) {
         }
-        const bool output     = end == model->n_layer && model->output_device == device;
+        const bool output = end == model->n_layer && model->output_device == device;
         char       layers[64] = "", text[256];
         if (end > first) {
             snprintf(layers, sizeof(layers), "layers %d to %d", first, end - 1);

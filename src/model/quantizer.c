@@ -59,8 +59,8 @@ static bool add_imatrix(struct lrnn_quantizer * q, const char * path, struct lrn
     if (q->imatrix_path == NULL) {
         return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory");
     }
-    q->params.imatrix        = &q->imatrix;
-    q->params.imatrix_file   = base_name(q->imatrix_path);
+    q->params.imatrix = &q->imatrix;
+    q->params.imatrix_file = base_name(q->imatrix_path);
     q->params.imatrix_sha256 = q->imatrix_sha256;
     return true;
 }
@@ -82,7 +82,7 @@ static char * join(const char * const * texts, int32_t n) {
 static bool add_overrides(
         struct lrnn_quantizer * q, const char * const * texts, int32_t n, struct lrnn_error * err) {
     q->params.overrides = quantize_overrides_new();
-    q->overrides_text   = n > 0 ? join(texts, n) : NULL;
+    q->overrides_text = n > 0 ? join(texts, n) : NULL;
     if (q->params.overrides == NULL || (n > 0 && q->overrides_text == NULL)) {
         return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory");
     }
@@ -99,7 +99,7 @@ static bool add_overrides(
 static bool prepare(struct lrnn_quantizer * q, const char * path,
         const struct lrnn_quantize_params * params, struct lrnn_error * err) {
     q->params.allow_requantize = params->allow_requantize;
-    q->params.n_threads        = params->n_threads;
+    q->params.n_threads = params->n_threads;
     if (params->type == NULL || !quantize_type_find(params->type, &q->params.type)) {
         char names[128];
         return error_set(err, LRNN_ERROR_BAD_INPUT, "the quantization type is '%s'; expected %s",
@@ -123,7 +123,7 @@ static bool prepare(struct lrnn_quantizer * q, const char * path,
 struct lrnn_quantizer * lrnn_quantizer_new(
         const char * path, const struct lrnn_quantize_params * params, struct lrnn_error * err) {
     static const struct lrnn_quantize_params none = { 0 };
-    struct lrnn_quantizer *                  q    = calloc(1, sizeof(*q));
+    struct lrnn_quantizer *                  q = calloc(1, sizeof(*q));
     if (q == NULL) {
         error_no_memory(err, "a quantizer");
         return NULL;

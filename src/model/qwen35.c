@@ -35,10 +35,10 @@ static int64_t channels(const struct qwen35 * f) {
 static bool load(struct loader * l) {
     struct qwen35 * f = l->model->shared;
 
-    f->K            = loader_int(l, "qwen35.ssm.state_size", 1, 65536);
-    f->H            = loader_int(l, "qwen35.ssm.group_count", 1, 4096);
-    f->HV           = loader_int(l, "qwen35.ssm.time_step_rank", 1, 4096);
-    f->W            = loader_int(l, "qwen35.ssm.conv_kernel", 2, 64);
+    f->K = loader_int(l, "qwen35.ssm.state_size", 1, 65536);
+    f->H = loader_int(l, "qwen35.ssm.group_count", 1, 4096);
+    f->HV = loader_int(l, "qwen35.ssm.time_step_rank", 1, 4096);
+    f->W = loader_int(l, "qwen35.ssm.conv_kernel", 2, 64);
     const int64_t E = loader_int(l, "qwen35.ssm.inner_size", 1, 1 << 24);
     loader_multiple(l, "qwen35.ssm.time_step_rank", f->HV, "qwen35.ssm.group_count", f->H);
     if (!l->failed && E != f->HV * f->K) {
@@ -60,15 +60,15 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
 
     loader_recurrence(l, layer, f->HV, f->K, f->K, 0);
     w->conv_state = loader_state(l, layer, (f->W - 1) * C);
-    w->qkv        = loader_tensor_2d(l, il, "attn_qkv.weight", TENSOR_REQUIRED, D, C);
-    w->conv       = loader_tensor_2d(l, il, "ssm_conv1d.weight", TENSOR_F32, f->W, C);
-    w->beta       = loader_tensor_2d(l, il, "ssm_beta.weight", TENSOR_REQUIRED, D, f->HV);
+    w->qkv = loader_tensor_2d(l, il, "attn_qkv.weight", TENSOR_REQUIRED, D, C);
+    w->conv = loader_tensor_2d(l, il, "ssm_conv1d.weight", TENSOR_F32, f->W, C);
+    w->beta = loader_tensor_2d(l, il, "ssm_beta.weight", TENSOR_REQUIRED, D, f->HV);
     head_gate_load(l, il, f->HV, &w->gate);
     w->readout = (struct readout) {
-        .norm       = loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32, f->K),
-        .gate       = loader_tensor_2d(l, il, "attn_gate.weight", TENSOR_REQUIRED, D, E),
-        .output     = loader_tensor_2d(l, il, "ssm_out.weight", TENSOR_REQUIRED, E, D),
-        .eps        = l->model->norm_eps,
+        .norm = loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32, f->K),
+        .gate = loader_tensor_2d(l, il, "attn_gate.weight", TENSOR_REQUIRED, D, E),
+        .output = loader_tensor_2d(l, il, "ssm_out.weight", TENSOR_REQUIRED, E, D),
+        .eps = l->model->norm_eps,
         .activation = OUTPUT_GATE_SILU,
     };
     return !l->failed;
@@ -78,27 +78,27 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
 static struct ggml_tensor * keys(
         struct graph * g, const struct qwen35 * f, struct ggml_tensor * qkv, int64_t first) {
     struct ggml_tensor * x = graph_heads(g, columns(g, qkv, first, f->H * f->K), f->K, f->H, 1);
-    x                      = graph_l2_norm(g, x, 1e-6f); // [K, H, 1, T]
+    x = graph_l2_norm(g, x, 1e-6f); // [K, H, 1, T]
     return f->H == f->HV ? x : ggml_repeat_4d(g->ctx, x, f->K, f->HV, 1, g->n_tokens);
 }
 
 static struct ggml_tensor * mix(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
-    const struct qwen35 *       f  = g->model->shared;
-    const struct qwen35_layer * w  = layer->weights;
+    const struct qwen35 *       f = g->model->shared;
+    const struct qwen35_layer * w = layer->weights;
     const int64_t               HK = f->H * f->K;
 
-    struct ggml_tensor * qkv  = graph_conv(g, w->conv_state, w->conv, NULL, GGML_SHORT_CONV_SILU,
-             graph_linear(g, w->qkv, NULL, x));                                   // [C, T]
+    struct ggml_tensor * qkv = graph_conv(g, w->conv_state, w->conv, NULL, GGML_SHORT_CONV_SILU,
+            graph_linear(g, w->qkv, NULL, x));                                    // [C, T]
     struct ggml_tensor * beta = graph_beta(g, graph_linear(g, w->beta, NULL, x)); // [HV, T]
     struct ggml_tensor * gate = head_gate_build(g, &w->gate, x);                  // [HV, T]
 
     const struct ggml_householder_scan_args args = {
-        .q     = keys(g, f, qkv, 0),
-        .k     = keys(g, f, qkv, HK),
-        .v     = graph_heads(g, columns(g, qkv, 2 * HK, f->HV * f->K), f->K, f->HV, 1),
-        .beta  = graph_heads(g, beta, 1, f->HV, 1),
-        .gate  = graph_heads(g, gate, 1, f->HV, 1),
+        .q = keys(g, f, qkv, 0),
+        .k = keys(g, f, qkv, HK),
+        .v = graph_heads(g, columns(g, qkv, 2 * HK, f->HV * f->K), f->K, f->HV, 1),
+        .beta = graph_heads(g, beta, 1, f->HV, 1),
+        .gate = graph_heads(g, gate, 1, f->HV, 1),
         .scale = 1.0f / sqrtf((float) f->K),
     };
     struct ggml_tensor * o = graph_householder(g, args); // [K, HV, T]
@@ -117,21 +117,21 @@ static void layer_kind(struct loader * l, int32_t il, struct layer * layer) {
         }
         layer->attention = !model_key_bool(recurrent, (size_t) il);
     } else {
-        key              = loader_key(l, "full_attention_interval");
+        key = loader_key(l, "full_attention_interval");
         layer->attention = (il + 1) % loader_int_or(l, key, 1, 4096, 4) == 0;
     }
     layer->recurrent = !layer->attention;
 }
 
 const struct family family_qwen35 = {
-    .name        = "qwen35",
-    .llama_cpp   = "qwen35",
+    .name = "qwen35",
+    .llama_cpp = "qwen35",
     .shared_size = sizeof(struct qwen35),
-    .layer_size  = sizeof(struct qwen35_layer),
-    .load        = load,
-    .load_layer  = load_layer,
-    .mix         = mix,
-    .layer_kind  = layer_kind,
-    .attention   = ATTENTION_ROPE | ATTENTION_QK_NORM | ATTENTION_GATE,
-    .ffn_norm    = "post_attention_norm.weight", // in spite of its name
+    .layer_size = sizeof(struct qwen35_layer),
+    .load = load,
+    .load_layer = load_layer,
+    .mix = mix,
+    .layer_kind = layer_kind,
+    .attention = ATTENTION_ROPE | ATTENTION_QK_NORM | ATTENTION_GATE,
+    .ffn_norm = "post_attention_norm.weight", // in spite of its name
 };

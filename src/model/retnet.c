@@ -31,8 +31,8 @@ static bool load(struct loader * l) {
     f->P = loader_int(l, "lrnn.value_length", 1, 65536);
     f->feature_map = (enum activation) loader_word_or(
             l, "lrnn.feature_map", ACTIVATIONS, ACTIVATION_IDENTITY);
-    f->gate       = (enum output_gate) loader_word(l, "lrnn.output_gate", OUTPUT_GATES);
-    f->eps        = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
+    f->gate = (enum output_gate) loader_word(l, "lrnn.output_gate", OUTPUT_GATES);
+    f->eps = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
     f->rope_theta = loader_float(l, "lrnn.rope_theta", 1.0f, 1e12f);
     if (!l->failed && f->K % 2 != 0) {
         return loader_fail(l, "key 'lrnn.key_length' is %lld; expected an even number, for RoPE",
@@ -75,14 +75,14 @@ static struct ggml_tensor * mix(
 
     // γ_h = 1 − e^(−(5 + h) ln 2)
     struct ggml_tensor * gamma = ggml_arange(c, 5.0f, 5.0f + (float) f->H, 1.0f); // [H]
-    gamma                      = ggml_exp(c, ggml_scale(c, gamma, -0.693147181f));
-    gamma                      = ggml_scale_bias(c, gamma, -1.0f, 1.0f);
+    gamma = ggml_exp(c, ggml_scale(c, gamma, -0.693147181f));
+    gamma = ggml_scale_bias(c, gamma, -1.0f, 1.0f);
 
     const struct ggml_signed_scan_args args = {
-        .c     = q,
-        .b     = k,
-        .x     = graph_heads(g, v, f->P, f->H, 1),
-        .gate  = ggml_reshape_4d(c, gamma, 1, f->H, 1, 1),
+        .c = q,
+        .b = k,
+        .x = graph_heads(g, v, f->P, f->H, 1),
+        .gate = ggml_reshape_4d(c, gamma, 1, f->H, 1, 1),
         .scale = 1.0f / sqrtf((float) f->K),
     };
     struct ggml_tensor * o = graph_signed_gate(g, args); // [P, H, T]
@@ -90,10 +90,10 @@ static struct ggml_tensor * mix(
 }
 
 const struct family family_retnet = {
-    .name        = "retnet",
+    .name = "retnet",
     .shared_size = sizeof(struct retnet),
-    .layer_size  = sizeof(struct retnet_layer),
-    .load        = load,
-    .load_layer  = load_layer,
-    .mix         = mix,
+    .layer_size = sizeof(struct retnet_layer),
+    .load = load,
+    .load_layer = load_layer,
+    .mix = mix,
 };

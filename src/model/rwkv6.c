@@ -43,14 +43,14 @@ static bool load(struct loader * l) {
     struct rwkv6 * f = l->model->shared;
 
     if (!l->llama_cpp) {
-        f->H   = loader_int(l, "lrnn.head_count", 1, 65536);
-        f->K   = loader_int(l, "lrnn.key_length", 1, 65536);
-        f->P   = loader_int(l, "lrnn.value_length", 1, 65536);
+        f->H = loader_int(l, "lrnn.head_count", 1, 65536);
+        f->K = loader_int(l, "lrnn.key_length", 1, 65536);
+        f->P = loader_int(l, "lrnn.value_length", 1, 65536);
         f->eps = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
     } else {
-        f->K = f->P      = loader_int(l, "rwkv6.wkv.head_size", 1, 65536);
-        f->H             = l->failed ? 0 : l->model->n_embd / f->K;
-        f->eps           = 64e-5f;
+        f->K = f->P = loader_int(l, "rwkv6.wkv.head_size", 1, 65536);
+        f->H = l->failed ? 0 : l->model->n_embd / f->K;
+        f->eps = 64e-5f;
         f->rescale_every = loader_int_or(l, "rwkv6.rescale_every_n_layers", 0, 4096, 0);
         loader_divisor(l, "rwkv6.wkv.head_size", f->K, "rwkv6.embedding_length", l->model->n_embd);
     }
@@ -66,38 +66,38 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     loader_recurrence(l, layer, f->H, f->K, f->P, 0);
     w->shift1 = loader_state(l, layer, D);
     w->shift2 = loader_state(l, layer, D);
-    w->halve  = f->rescale_every > 0 && (il + 1) % f->rescale_every == 0;
+    w->halve = f->rescale_every > 0 && (il + 1) % f->rescale_every == 0;
 
-    w->ln1    = loader_tensor_1d(l, il, "attn_norm.weight", TENSOR_F32, D);
-    w->ln1_b  = loader_tensor_1d(l, il, "attn_norm.bias", TENSOR_F32, D);
-    w->ln2    = loader_tensor_1d(l, il, "attn_norm_2.weight", TENSOR_F32, D);
-    w->ln2_b  = loader_tensor_1d(l, il, "attn_norm_2.bias", TENSOR_F32, D);
+    w->ln1 = loader_tensor_1d(l, il, "attn_norm.weight", TENSOR_F32, D);
+    w->ln1_b = loader_tensor_1d(l, il, "attn_norm.bias", TENSOR_F32, D);
+    w->ln2 = loader_tensor_1d(l, il, "attn_norm_2.weight", TENSOR_F32, D);
+    w->ln2_b = loader_tensor_1d(l, il, "attn_norm_2.bias", TENSOR_F32, D);
     w->lerp_x = loader_tensor_1d(l, il, "time_mix_lerp_x.weight", TENSOR_F32, D);
-    w->lerp   = loader_tensor_nd(l, il, "time_mix_lerp_fused.weight", TENSOR_F32, 4,
-              (const int64_t[4]) { D, 1, 1, PARTS });
-    w->w1     = loader_tensor_2d(l, il, "time_mix_w1.weight", TENSOR_REQUIRED, D, 0);
+    w->lerp = loader_tensor_nd(l, il, "time_mix_lerp_fused.weight", TENSOR_F32, 4,
+            (const int64_t[4]) { D, 1, 1, PARTS });
+    w->w1 = loader_tensor_2d(l, il, "time_mix_w1.weight", TENSOR_REQUIRED, D, 0);
     if (!l->failed && w->w1->ne[1] % PARTS != 0) {
         return loader_fail(l,
                 "tensor blk.%d.time_mix_w1.weight has %lld rows; expected a multiple of 5", il,
                 (long long) w->w1->ne[1]);
     }
-    w->w2       = loader_tensor_nd(l, il, "time_mix_w2.weight", TENSOR_REQUIRED, 3,
-                  (const int64_t[3]) { l->failed ? 0 : w->w1->ne[1] / PARTS, D, PARTS });
-    w->decay    = loader_tensor_1d(l, il, "time_mix_decay.weight", TENSOR_F32, f->H * f->K);
+    w->w2 = loader_tensor_nd(l, il, "time_mix_w2.weight", TENSOR_REQUIRED, 3,
+            (const int64_t[3]) { l->failed ? 0 : w->w1->ne[1] / PARTS, D, PARTS });
+    w->decay = loader_tensor_1d(l, il, "time_mix_decay.weight", TENSOR_F32, f->H * f->K);
     w->decay_w1 = loader_tensor_2d(l, il, "time_mix_decay_w1.weight", TENSOR_REQUIRED, D, 0);
     w->decay_w2 = loader_tensor_2d(l, il, "time_mix_decay_w2.weight", TENSOR_REQUIRED,
             l->failed ? 0 : w->decay_w1->ne[1], f->H * f->K);
-    w->first    = loader_tensor_2d(l, il, "time_mix_first.weight", TENSOR_F32, f->K, f->H);
+    w->first = loader_tensor_2d(l, il, "time_mix_first.weight", TENSOR_F32, f->K, f->H);
     w->receptance =
             loader_tensor_2d(l, il, "time_mix_receptance.weight", TENSOR_REQUIRED, D, f->H * f->K);
-    w->key     = loader_tensor_2d(l, il, "time_mix_key.weight", TENSOR_REQUIRED, D, f->H * f->K);
-    w->value   = loader_tensor_2d(l, il, "time_mix_value.weight", TENSOR_REQUIRED, D, f->H * f->P);
-    w->gate    = loader_tensor_2d(l, il, "time_mix_gate.weight", TENSOR_REQUIRED, D, f->H * f->P);
-    w->ln      = loader_tensor_1d(l, il, "time_mix_ln.weight", TENSOR_F32, f->H * f->P);
-    w->ln_b    = loader_tensor_1d(l, il, "time_mix_ln.bias", TENSOR_F32, f->H * f->P);
-    w->output  = loader_tensor_2d(l, il, "time_mix_output.weight", TENSOR_REQUIRED, f->H * f->P, D);
-    w->lerp_k  = loader_tensor_1d(l, il, "channel_mix_lerp_k.weight", TENSOR_F32, D);
-    w->lerp_r  = loader_tensor_1d(l, il, "channel_mix_lerp_r.weight", TENSOR_F32, D);
+    w->key = loader_tensor_2d(l, il, "time_mix_key.weight", TENSOR_REQUIRED, D, f->H * f->K);
+    w->value = loader_tensor_2d(l, il, "time_mix_value.weight", TENSOR_REQUIRED, D, f->H * f->P);
+    w->gate = loader_tensor_2d(l, il, "time_mix_gate.weight", TENSOR_REQUIRED, D, f->H * f->P);
+    w->ln = loader_tensor_1d(l, il, "time_mix_ln.weight", TENSOR_F32, f->H * f->P);
+    w->ln_b = loader_tensor_1d(l, il, "time_mix_ln.bias", TENSOR_F32, f->H * f->P);
+    w->output = loader_tensor_2d(l, il, "time_mix_output.weight", TENSOR_REQUIRED, f->H * f->P, D);
+    w->lerp_k = loader_tensor_1d(l, il, "channel_mix_lerp_k.weight", TENSOR_F32, D);
+    w->lerp_r = loader_tensor_1d(l, il, "channel_mix_lerp_r.weight", TENSOR_F32, D);
     w->ffn_key = loader_tensor_2d(l, il, "channel_mix_key.weight", TENSOR_REQUIRED, D, F);
     w->ffn_value = loader_tensor_2d(l, il, "channel_mix_value.weight", TENSOR_REQUIRED, F, D);
     w->ffn_receptance =
@@ -114,9 +114,9 @@ static void mix_parts(struct graph * g, const struct rwkv6_layer * w, struct ggm
 
     struct ggml_tensor * d = ggml_sub(c, graph_shift(g, w->shift1, h), h); // [D, T]
     struct ggml_tensor * m = graph_linear(g, w->w1, NULL, lerp(g, h, d, w->lerp_x));
-    m                      = ggml_tanh(c, m); // [5r, T]
+    m = ggml_tanh(c, m); // [5r, T]
     for (int i = 0; i < PARTS; ++i) {
-        const size_t         at  = (size_t) i;
+        const size_t         at = (size_t) i;
         struct ggml_tensor * m_i = ggml_cont(c, columns(g, m, i * r, r)); // [r, T]
         struct ggml_tensor * w2_i =
                 ggml_view_2d(c, w->w2, r, D, w->w2->nb[1], at * w->w2->nb[2]);        // [r, D]
@@ -132,20 +132,20 @@ static struct ggml_tensor * time_mix(
     struct ggml_tensor *  hi[PARTS];
     mix_parts(g, w, h, hi);
 
-    struct ggml_tensor * r     = graph_linear(g, w->receptance, NULL, hi[PART_R]); // [H·K, T]
-    struct ggml_tensor * k     = graph_linear(g, w->key, NULL, hi[PART_K]);        // [H·K, T]
-    struct ggml_tensor * v     = graph_linear(g, w->value, NULL, hi[PART_V]);      // [H·P, T]
-    struct ggml_tensor * gate  = graph_linear(g, w->gate, NULL, hi[PART_G]);       // [H·P, T]
-    struct ggml_tensor * decay = graph_linear(g, w->decay_w1, NULL, hi[PART_W]);   // [r2, T]
+    struct ggml_tensor * r = graph_linear(g, w->receptance, NULL, hi[PART_R]);   // [H·K, T]
+    struct ggml_tensor * k = graph_linear(g, w->key, NULL, hi[PART_K]);          // [H·K, T]
+    struct ggml_tensor * v = graph_linear(g, w->value, NULL, hi[PART_V]);        // [H·P, T]
+    struct ggml_tensor * gate = graph_linear(g, w->gate, NULL, hi[PART_G]);      // [H·P, T]
+    struct ggml_tensor * decay = graph_linear(g, w->decay_w1, NULL, hi[PART_W]); // [r2, T]
 
     decay = graph_linear(g, w->decay_w2, w->decay, ggml_tanh(c, decay)); // [H·K, T]
     decay = ggml_exp(c, ggml_neg(c, ggml_exp(c, decay)));
 
     const struct ggml_signed_scan_args args = {
-        .c     = graph_heads(g, r, f->K, f->H, 1),
-        .b     = graph_heads(g, k, f->K, f->H, 1),
-        .x     = graph_heads(g, v, f->P, f->H, 1),
-        .gate  = graph_heads(g, decay, f->K, f->H, 1),
+        .c = graph_heads(g, r, f->K, f->H, 1),
+        .b = graph_heads(g, k, f->K, f->H, 1),
+        .x = graph_heads(g, v, f->P, f->H, 1),
+        .gate = graph_heads(g, decay, f->K, f->H, 1),
         .bonus = w->first,
         .scale = 1.0f,
     };
@@ -172,7 +172,7 @@ static struct ggml_tensor * channel_mix(
 
 static struct ggml_tensor * build_layer(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
-    const struct rwkv6_layer * w   = layer->weights;
+    const struct rwkv6_layer * w = layer->weights;
     const float                eps = g->model->norm_eps;
     x = ggml_add(g->ctx, x, time_mix(g, w, graph_layer_norm(g, x, w->ln1, w->ln1_b, eps)));
     x = ggml_add(g->ctx, x, channel_mix(g, w, graph_layer_norm(g, x, w->ln2, w->ln2_b, eps)));
@@ -180,11 +180,11 @@ static struct ggml_tensor * build_layer(
 }
 
 const struct family family_rwkv6 = {
-    .name        = "rwkv6",
-    .llama_cpp   = "rwkv6",
+    .name = "rwkv6",
+    .llama_cpp = "rwkv6",
     .shared_size = sizeof(struct rwkv6),
-    .layer_size  = sizeof(struct rwkv6_layer),
-    .load        = load,
-    .load_layer  = load_layer,
+    .layer_size = sizeof(struct rwkv6_layer),
+    .load = load,
+    .load_layer = load_layer,
     .build_layer = build_layer,
 };

@@ -55,15 +55,15 @@ static bool load(struct loader * l) {
     struct rwkv7 * f = l->model->shared;
 
     if (!l->llama_cpp) {
-        f->H           = loader_int(l, "lrnn.head_count", 1, 65536);
-        f->K           = loader_int(l, "lrnn.key_length", 1, 65536);
-        f->P           = loader_int(l, "lrnn.value_length", 1, 65536);
-        f->eps         = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
+        f->H = loader_int(l, "lrnn.head_count", 1, 65536);
+        f->K = loader_int(l, "lrnn.key_length", 1, 65536);
+        f->P = loader_int(l, "lrnn.value_length", 1, 65536);
+        f->eps = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
         f->key_epsilon = loader_float(l, "lrnn.key_norm_epsilon", 0.0f, 1.0f);
     } else {
         f->K = f->P = loader_int(l, "rwkv7.wkv.head_size", 1, 65536);
-        f->H        = l->failed ? 0 : l->model->n_embd / f->K;
-        f->eps      = 64e-5f;
+        f->H = l->failed ? 0 : l->model->n_embd / f->K;
+        f->eps = 64e-5f;
         loader_divisor(l, "rwkv7.wkv.head_size", f->K, "rwkv7.embedding_length", l->model->n_embd);
     }
     return !l->failed;
@@ -90,16 +90,16 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const int64_t        F = layer->n_ff;
 
     loader_recurrence(l, layer, f->H, f->K, f->P, 0);
-    w->shift1   = loader_state(l, layer, D);
-    w->shift2   = loader_state(l, layer, D);
+    w->shift1 = loader_state(l, layer, D);
+    w->shift2 = loader_state(l, layer, D);
     w->is_first = il == 0;
 
-    w->ln1   = loader_tensor_1d(l, il, "attn_norm.weight", TENSOR_F32, D);
+    w->ln1 = loader_tensor_1d(l, il, "attn_norm.weight", TENSOR_F32, D);
     w->ln1_b = loader_tensor_1d(l, il, "attn_norm.bias", TENSOR_F32, D);
-    w->ln2   = loader_tensor_1d(l, il, "attn_norm_2.weight", TENSOR_F32, D);
+    w->ln2 = loader_tensor_1d(l, il, "attn_norm_2.weight", TENSOR_F32, D);
     w->ln2_b = loader_tensor_1d(l, il, "attn_norm_2.bias", TENSOR_F32, D);
-    w->lerp  = loader_tensor_nd(l, il, "time_mix_lerp_fused.weight", TENSOR_F32, 4,
-             (const int64_t[4]) { D, 1, 1, PARTS });
+    w->lerp = loader_tensor_nd(l, il, "time_mix_lerp_fused.weight", TENSOR_F32, 4,
+            (const int64_t[4]) { D, 1, 1, PARTS });
     load_low_rank(l, il, 'w', f->H * f->K, TENSOR_REQUIRED, &w->w);
     load_low_rank(l, il, 'a', f->H * f->K, TENSOR_REQUIRED, &w->a);
     load_low_rank(l, il, 'g', f->H * f->P, TENSOR_REQUIRED, &w->g);
@@ -110,12 +110,12 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     w->r_k = loader_tensor_1d(l, il, "time_mix_r_k.weight", TENSOR_F32, f->H * f->K);
     w->receptance =
             loader_tensor_2d(l, il, "time_mix_receptance.weight", TENSOR_REQUIRED, D, f->H * f->K);
-    w->key     = loader_tensor_2d(l, il, "time_mix_key.weight", TENSOR_REQUIRED, D, f->H * f->K);
-    w->value   = loader_tensor_2d(l, il, "time_mix_value.weight", TENSOR_REQUIRED, D, f->H * f->P);
-    w->ln      = loader_tensor_1d(l, il, "time_mix_ln.weight", TENSOR_F32, f->H * f->P);
-    w->ln_b    = loader_tensor_1d(l, il, "time_mix_ln.bias", TENSOR_F32, f->H * f->P);
-    w->output  = loader_tensor_2d(l, il, "time_mix_output.weight", TENSOR_REQUIRED, f->H * f->P, D);
-    w->lerp_k  = loader_tensor_1d(l, il, "channel_mix_lerp_k.weight", TENSOR_F32, D);
+    w->key = loader_tensor_2d(l, il, "time_mix_key.weight", TENSOR_REQUIRED, D, f->H * f->K);
+    w->value = loader_tensor_2d(l, il, "time_mix_value.weight", TENSOR_REQUIRED, D, f->H * f->P);
+    w->ln = loader_tensor_1d(l, il, "time_mix_ln.weight", TENSOR_F32, f->H * f->P);
+    w->ln_b = loader_tensor_1d(l, il, "time_mix_ln.bias", TENSOR_F32, f->H * f->P);
+    w->output = loader_tensor_2d(l, il, "time_mix_output.weight", TENSOR_REQUIRED, f->H * f->P, D);
+    w->lerp_k = loader_tensor_1d(l, il, "channel_mix_lerp_k.weight", TENSOR_F32, D);
     w->ffn_key = loader_tensor_2d(l, il, "channel_mix_key.weight", TENSOR_REQUIRED, D, F);
     w->ffn_value = loader_tensor_2d(l, il, "channel_mix_value.weight", TENSOR_REQUIRED, F, D);
     return !l->failed;
@@ -125,19 +125,19 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
 // node costs more than its arithmetic there.
 static void mix_parts(struct graph * g, const struct rwkv7_layer * w, struct ggml_tensor * h,
         struct ggml_tensor * hi[PARTS]) {
-    struct ggml_context * c  = g->ctx;
+    struct ggml_context * c = g->ctx;
     struct ggml_tensor *  mu = w->lerp;
-    const int64_t         D  = h->ne[0];
+    const int64_t         D = h->ne[0];
 
-    struct ggml_tensor * d   = ggml_sub(c, graph_shift(g, w->shift1, h), h); // [D, T]
-    struct ggml_tensor * all = NULL;                                         // [D, 6]
+    struct ggml_tensor * d = ggml_sub(c, graph_shift(g, w->shift1, h), h); // [D, T]
+    struct ggml_tensor * all = NULL;                                       // [D, 6]
     if (g->n_tokens == 1) {
         all = ggml_add(c, ggml_mul(c, ggml_reshape_2d(c, mu, D, PARTS), d), h);
     }
     for (int i = 0; i < PARTS; ++i) {
         const size_t at = (size_t) i;
-        hi[i]           = all != NULL ? ggml_view_2d(c, all, D, 1, all->nb[1], at * all->nb[1])
-                                      : lerp(g, h, d, ggml_view_1d(c, mu, D, at * mu->nb[3]));
+        hi[i] = all != NULL ? ggml_view_2d(c, all, D, 1, all->nb[1], at * all->nb[1])
+                            : lerp(g, h, d, ggml_view_1d(c, mu, D, at * mu->nb[3]));
     }
 }
 
@@ -164,29 +164,29 @@ static struct ggml_tensor * time_mix(
 
     // low-rank maps
     struct ggml_tensor * decay = graph_linear(g, w->w.down, NULL, hi[PART_W]); // [r, T]
-    struct ggml_tensor * gate  = graph_linear(g, w->g.down, NULL, hi[PART_G]);
-    struct ggml_tensor * a     = graph_linear(g, w->a.down, NULL, hi[PART_A]);
+    struct ggml_tensor * gate = graph_linear(g, w->g.down, NULL, hi[PART_G]);
+    struct ggml_tensor * a = graph_linear(g, w->a.down, NULL, hi[PART_A]);
     struct ggml_tensor * share = w->is_first ? a : graph_linear(g, w->v.down, NULL, hi[PART_V]);
     graph_group(g, 7, (struct ggml_tensor *[]) { r, k, v, decay, gate, a, share });
 
     decay = ggml_tanh(c, decay);
-    gate  = ggml_sigmoid(c, gate);
+    gate = ggml_sigmoid(c, gate);
     graph_group(g, 2, (struct ggml_tensor *[]) { decay, gate });
 
     decay = graph_linear(g, w->w.up, NULL, decay);                   // [H·K, T]
-    gate  = graph_linear(g, w->g.up, NULL, gate);                    // [H·P, T]
-    a     = graph_linear(g, w->a.up, NULL, a);                       // [H·K, T]
+    gate = graph_linear(g, w->g.up, NULL, gate);                     // [H·P, T]
+    a = graph_linear(g, w->a.up, NULL, a);                           // [H·K, T]
     share = w->is_first ? a : graph_linear(g, w->v.up, NULL, share); // [H·P, T]
     graph_group(g, 4, (struct ggml_tensor *[]) { decay, gate, a, share });
 
     decay = ggml_sigmoid(c, ggml_add(c, decay, w->w.offset));
     decay = ggml_exp(c, ggml_scale(c, decay, -0.6065306597126334f));
-    a     = ggml_sigmoid(c, ggml_add(c, a, w->a.offset));
+    a = ggml_sigmoid(c, ggml_add(c, a, w->a.offset));
     if (w->is_first) {
         g->carry = v; // v_first
     } else {
         share = ggml_sigmoid(c, ggml_add(c, share, w->v.offset));
-        v     = ggml_add(c, v, ggml_mul(c, ggml_sub(c, g->carry, v), share));
+        v = ggml_add(c, v, ggml_mul(c, ggml_sub(c, g->carry, v), share));
     }
     struct ggml_tensor * kappa = normalize_key(g, w, k); // [K, H, T]
     struct ggml_tensor * kappa_a =
@@ -196,12 +196,12 @@ static struct ggml_tensor * time_mix(
             c, k, ggml_mul(c, ggml_sub(c, ggml_mul(c, k, a), k), w->k_a)); // k (1 + (a − 1) k_a)
 
     const struct ggml_householder_scan_args args = {
-        .q     = graph_heads(g, r, f->K, f->H, 1),
-        .k     = graph_heads(g, k, f->K, f->H, 1),
-        .v     = graph_heads(g, v, f->P, f->H, 1),
-        .gate  = graph_heads(g, decay, f->K, f->H, 1),
-        .r     = ggml_reshape_4d(c, kappa, f->K, f->H, 1, T),
-        .w     = ggml_reshape_4d(c, kappa_a, f->K, f->H, 1, T),
+        .q = graph_heads(g, r, f->K, f->H, 1),
+        .k = graph_heads(g, k, f->K, f->H, 1),
+        .v = graph_heads(g, v, f->P, f->H, 1),
+        .gate = graph_heads(g, decay, f->K, f->H, 1),
+        .r = ggml_reshape_4d(c, kappa, f->K, f->H, 1, T),
+        .w = ggml_reshape_4d(c, kappa_a, f->K, f->H, 1, T),
         .scale = 1.0f,
     };
     struct ggml_tensor * y = graph_householder(g, args); // [P, H, T]
@@ -209,10 +209,10 @@ static struct ggml_tensor * time_mix(
     y = ggml_reshape_2d(c, graph_layer_norm(g, y, NULL, NULL, f->eps), f->H * f->P, T); // [H·P, T]
     y = ggml_add(c, ggml_mul(c, y, w->ln), w->ln_b);
 
-    struct ggml_tensor * rk  = ggml_mul(c, ggml_mul(c, r, k), w->r_k);                  // [H·K, T]
-    rk                       = ggml_sum_rows(c, ggml_reshape_3d(c, rk, f->K, f->H, T)); // [1, H, T]
-    struct ggml_tensor * rkv = ggml_mul(c, ggml_reshape_3d(c, v, f->P, f->H, T), rk);   // [P, H, T]
-    y                        = ggml_add(c, y, ggml_reshape_2d(c, rkv, f->H * f->P, T));
+    struct ggml_tensor * rk = ggml_mul(c, ggml_mul(c, r, k), w->r_k);                 // [H·K, T]
+    rk = ggml_sum_rows(c, ggml_reshape_3d(c, rk, f->K, f->H, T));                     // [1, H, T]
+    struct ggml_tensor * rkv = ggml_mul(c, ggml_reshape_3d(c, v, f->P, f->H, T), rk); // [P, H, T]
+    y = ggml_add(c, y, ggml_reshape_2d(c, rkv, f->H * f->P, T));
     return graph_linear(g, w->output, NULL, ggml_mul(c, y, gate));
 }
 
@@ -227,19 +227,19 @@ static struct ggml_tensor * channel_mix(
 
 static struct ggml_tensor * build_layer(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
-    const struct rwkv7_layer * w   = layer->weights;
+    const struct rwkv7_layer * w = layer->weights;
     const float                eps = g->model->norm_eps;
     x = ggml_add(g->ctx, x, time_mix(g, w, graph_layer_norm(g, x, w->ln1, w->ln1_b, eps)));
     return ggml_add(g->ctx, x, channel_mix(g, w, graph_layer_norm(g, x, w->ln2, w->ln2_b, eps)));
 }
 
 const struct family family_rwkv7 = {
-    .name        = "rwkv7",
-    .llama_cpp   = "rwkv7",
-    .own_range   = true,
+    .name = "rwkv7",
+    .llama_cpp = "rwkv7",
+    .own_range = true,
     .shared_size = sizeof(struct rwkv7),
-    .layer_size  = sizeof(struct rwkv7_layer),
-    .load        = load,
-    .load_layer  = load_layer,
+    .layer_size = sizeof(struct rwkv7_layer),
+    .load = load,
+    .load_layer = load_layer,
     .build_layer = build_layer,
 };

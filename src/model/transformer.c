@@ -7,7 +7,7 @@
 #include "model/families.h"
 
 const struct family family_transformer = {
-    .name           = "transformer",
-    .own_range      = true,
+    .name = "transformer",
+    .own_range = true,
     .attention_only = true,
 };

@@ -20,16 +20,16 @@
 enum { PIECE = 16 << 20 }; // bytes between two progress reports
 
 bool weights_open(struct loader * l) {
-    struct lrnn_model * model     = l->model;
+    struct lrnn_model * model = l->model;
     const size_t        n_tensors = model_file_n_tensors(model->file);
-    size_t              size      = 0;
-    const void *        bytes     = model_file_bytes(model->file, &size);
+    size_t              size = 0;
+    const void *        bytes = model_file_bytes(model->file, &size);
 
     model->devices[0].buffer = ggml_backend_cpu_buffer_from_ptr((void *) (uintptr_t) bytes, size);
-    bool ok                  = model->devices[0].buffer != NULL;
+    bool ok = model->devices[0].buffer != NULL;
     for (int32_t i = 0; ok && i < model->n_devices; ++i) {
         model->devices[i].ctx = context_new(n_tensors + 1, 0);
-        ok                    = model->devices[i].ctx != NULL;
+        ok = model->devices[i].ctx != NULL;
     }
     if (!ok) {
         return loader_no_memory(l, n_tensors, "tensor headers");
@@ -40,7 +40,7 @@ bool weights_open(struct loader * l) {
 
 struct ggml_tensor * weights_add(struct loader * l, int32_t device, const char * name, int n_dims) {
     struct lrnn_model *         model = l->model;
-    const struct model_tensor * t     = model_file_find_tensor(model->file, name);
+    const struct model_tensor * t = model_file_find_tensor(model->file, name);
     struct ggml_tensor *        tensor =
             ggml_new_tensor(model->devices[device].ctx, t->type, n_dims, t->ne);
     ggml_set_name(tensor, name);
@@ -78,9 +78,9 @@ static bool report(struct loader * l, struct fetch * f, size_t n) {
 
 // A hint for the whole pages of a range.
 static void advise(const uint8_t * data, size_t size, int advice) {
-    const uintptr_t page  = (uintptr_t) sysconf(_SC_PAGESIZE);
+    const uintptr_t page = (uintptr_t) sysconf(_SC_PAGESIZE);
     const uintptr_t begin = ((uintptr_t) data + page - 1) / page * page;
-    const uintptr_t end   = ((uintptr_t) data + size) / page * page;
+    const uintptr_t end = ((uintptr_t) data + size) / page * page;
     if (end > begin) {
         madvise((void *) begin, end - begin, advice);
     }
@@ -120,7 +120,7 @@ static bool fetch_tensor(
 static double count_bytes(const struct device * device) {
     double bytes = 0.0;
     for (struct ggml_tensor * t = ggml_get_first_tensor(device->ctx); t != NULL;
-            t                   = ggml_get_next_tensor(device->ctx, t)) {
+            t = ggml_get_next_tensor(device->ctx, t)) {
         bytes += (double) ggml_nbytes(t);
     }
     return bytes;
@@ -142,16 +142,16 @@ static struct blocks find_blocks(const struct lrnn_model * model) {
     size_t          size;
     const uintptr_t begin = (uintptr_t) model_file_bytes(model->file, &size);
     const uintptr_t first = (begin + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-    const uintptr_t last  = (begin + size) / HUGE_PAGE * HUGE_PAGE;
+    const uintptr_t last = (begin + size) / HUGE_PAGE * HUGE_PAGE;
 
     struct blocks b = { .first = (uint8_t *) first };
-    b.n             = last > first ? (last - first) / HUGE_PAGE : 0;
-    b.wanted        = b.n > 0 ? calloc(b.n, sizeof(b.wanted[0])) : NULL;
+    b.n = last > first ? (last - first) / HUGE_PAGE : 0;
+    b.wanted = b.n > 0 ? calloc(b.n, sizeof(b.wanted[0])) : NULL;
     if (b.wanted == NULL) {
         return (struct blocks) { 0 };
     }
     for (struct ggml_tensor * t = ggml_get_first_tensor(model->devices[0].ctx); t != NULL;
-            t                   = ggml_get_next_tensor(model->devices[0].ctx, t)) {
+            t = ggml_get_next_tensor(model->devices[0].ctx, t)) {
         if (t == model->token_embd && t != model->output) {
             continue;
         }
@@ -190,7 +190,7 @@ static bool replace_blocks(struct loader * l, const struct blocks * b, struct fe
 static bool fetch_device(struct loader * l, int32_t i, struct fetch * f) {
     struct ggml_context * ctx = l->model->devices[i].ctx;
     for (struct ggml_tensor * t = ggml_get_first_tensor(ctx); t != NULL;
-            t                   = ggml_get_next_tensor(ctx, t)) {
+            t = ggml_get_next_tensor(ctx, t)) {
         if (!fetch_tensor(l, t, i > 0, f)) {
             return false;
         }
@@ -203,15 +203,15 @@ static bool fetch_device(struct loader * l, int32_t i, struct fetch * f) {
 static bool fetch_mapped(
         struct loader * l, const struct lrnn_model_params * params, struct fetch * f) {
     const bool    may_copy = l->model->n_devices == 1 && (params == NULL || !params->no_huge_pages);
-    struct blocks blocks   = may_copy ? find_blocks(l->model) : (struct blocks) { 0 };
-    bool          ok       = true;
+    struct blocks blocks = may_copy ? find_blocks(l->model) : (struct blocks) { 0 };
+    bool          ok = true;
     if (blocks.n_wanted > 0 && huge_pages_fit(blocks.n_wanted * HUGE_PAGE)) {
         f->all += (double) (blocks.n_wanted * HUGE_PAGE);
         ok = replace_blocks(l, &blocks, f);
     } else if (f->report != NULL) {
         // A file larger than the memory would evict its own pages.
         const double memory = (double) sysconf(_SC_PHYS_PAGES) * (double) sysconf(_SC_PAGESIZE);
-        const double bytes  = count_bytes(&l->model->devices[0]);
+        const double bytes = count_bytes(&l->model->devices[0]);
         if (bytes < memory) {
             f->all += bytes;
             ok = fetch_device(l, 0, f);
@@ -223,12 +223,12 @@ static bool fetch_mapped(
 
 bool weights_fetch(struct loader * l, const struct lrnn_model_params * params) {
     struct lrnn_model * model = l->model;
-    struct fetch        f     = { .report = params != NULL ? params->progress : NULL,
-                   .user                  = params != NULL ? params->progress_user : NULL };
+    struct fetch        f = { .report = params != NULL ? params->progress : NULL,
+               .user = params != NULL ? params->progress_user : NULL };
 
     for (int32_t i = 1; i < model->n_devices; ++i) {
         struct device * device = &model->devices[i];
-        device->buffer         = ggml_backend_alloc_ctx_tensors_from_buft(
+        device->buffer = ggml_backend_alloc_ctx_tensors_from_buft(
                 device->ctx, ggml_backend_dev_buffer_type(device->dev));
         if (device->buffer == NULL) {
             struct lrnn_error why;

@@ -18,7 +18,7 @@ struct ggml_tensor * ggml_householder_scan(struct ggml_context * ctx,
     const int64_t d_k = a->k->ne[0];
     const int64_t d_v = a->v->ne[0];
     const int64_t n_h = a->k->ne[2];
-    const int64_t T   = a->k->ne[3];
+    const int64_t T = a->k->ne[3];
 
     if (!scan_check_tokens("k", a->k, d_k, -1, n_h, T, err) ||
             !scan_check_tokens("v", a->v, d_v, -1, n_h, T, err)) {
@@ -61,16 +61,16 @@ struct ggml_tensor * ggml_householder_scan(struct ggml_context * ctx,
 
     scan_params_set(op, &(struct scan_params) { .scale = a->scale, .path = a->path });
 
-    op->op                        = GGML_OP_HOUSEHOLDER_SCAN;
-    op->src[SCAN_SRC_STATE]       = a->state;
-    op->src[SCAN_SRC_IDS]         = a->ids;
-    op->src[HOUSEHOLDER_SRC_Q]    = a->q;
-    op->src[HOUSEHOLDER_SRC_K]    = a->k;
-    op->src[HOUSEHOLDER_SRC_V]    = a->v;
+    op->op = GGML_OP_HOUSEHOLDER_SCAN;
+    op->src[SCAN_SRC_STATE] = a->state;
+    op->src[SCAN_SRC_IDS] = a->ids;
+    op->src[HOUSEHOLDER_SRC_Q] = a->q;
+    op->src[HOUSEHOLDER_SRC_K] = a->k;
+    op->src[HOUSEHOLDER_SRC_V] = a->v;
     op->src[HOUSEHOLDER_SRC_BETA] = a->beta;
     op->src[HOUSEHOLDER_SRC_GATE] = a->gate;
-    op->src[HOUSEHOLDER_SRC_R]    = a->r;
-    op->src[HOUSEHOLDER_SRC_W]    = a->w;
+    op->src[HOUSEHOLDER_SRC_R] = a->r;
+    op->src[HOUSEHOLDER_SRC_W] = a->w;
 
     return op;
 }

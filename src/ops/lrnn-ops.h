@@ -37,11 +37,11 @@ extern "C" {
 // the slots of the state tensor. The ids are data, not parameters of the graph, so one graph (or
 // one captured CUDA graph) serves every call of the same shape.
 enum ggml_scan_ids {
-    GGML_SCAN_SLOT_IN  = 0, // slot with the state before the first token; -1: the zero state
+    GGML_SCAN_SLOT_IN = 0,  // slot with the state before the first token; -1: the zero state
     GGML_SCAN_SLOT_OUT = 1, // slot that receives the state after the last token; may be SLOT_IN
-    GGML_SCAN_FIRST    = 2, // index in the batch of the first token; the tokens are adjacent
-    GGML_SCAN_COUNT    = 3, // number of tokens, 0 or more
-    GGML_SCAN_SNAPS    = 4, // then n_snap snapshot slots, see below
+    GGML_SCAN_FIRST = 2,    // index in the batch of the first token; the tokens are adjacent
+    GGML_SCAN_COUNT = 3,    // number of tokens, 0 or more
+    GGML_SCAN_SNAPS = 4,    // then n_snap snapshot slots, see below
 };
 // Snapshot slot s receives the state s + 1 tokens before the end; -1: no snapshot. With s + 1 =
 // count it receives the state before the first token. Older states are not known here and not
@@ -202,9 +202,9 @@ GGML_API bool ggml_scan_check_node(const struct ggml_tensor * op, struct lrnn_er
 //
 enum ggml_scan_check {
     GGML_SCAN_CHECK_FINITE = 1 << 0, // inputs, output and the state after the op are finite
-    GGML_SCAN_CHECK_BETA   = 1 << 1, // β in [0, 2]
-    GGML_SCAN_CHECK_GATE   = 1 << 2, // gates in [-1, 1]
-    GGML_SCAN_CHECK_KEYS   = 1 << 3, // ‖k‖² ≤ 1 + 1e-5; with the two above, the state cannot grow
+    GGML_SCAN_CHECK_BETA = 1 << 1,   // β in [0, 2]
+    GGML_SCAN_CHECK_GATE = 1 << 2,   // gates in [-1, 1]
+    GGML_SCAN_CHECK_KEYS = 1 << 3,   // ‖k‖² ≤ 1 + 1e-5; with the two above, the state cannot grow
 };
 
 // Checks the data of a computed op, on any device. Returns false and names the first tensor, head

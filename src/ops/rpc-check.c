@@ -21,7 +21,7 @@
 enum {
     TENSORS_MAX = 1 << 20, // of a graph
     BUFFERS_MAX = 1 << 16,
-    IDS_MAX     = 256, // different tensors of ids in a graph
+    IDS_MAX = 256, // different tensors of ids in a graph
 };
 
 static const uint64_t BYTES_MAX = UINT64_C(1) << 60; // sums of a few of them do not overflow
@@ -36,7 +36,7 @@ static const struct rule * rule_of(uint32_t op); // NULL: not in graphs of lrnn
 // The alignment of every element, if the first one is aligned: the largest power of two that
 // divides the size of an element or block, at most 8.
 static uint64_t type_alignment(enum ggml_type type) {
-    const uint64_t size  = ggml_type_size(type);
+    const uint64_t size = ggml_type_size(type);
     const uint64_t align = size & (~size + 1);
     return align < 8 ? align : 8;
 }
@@ -49,7 +49,7 @@ bool ggml_lrnn_rpc_tensor_ok(
     }
     const uint64_t align = type_alignment((enum ggml_type) type);
     uint64_t       bytes = ggml_type_size((enum ggml_type) type); // of as many elements, contiguous
-    bool           ok    = data % align == 0 && ne[0] % ggml_blck_size((enum ggml_type) type) == 0;
+    bool           ok = data % align == 0 && ne[0] % ggml_blck_size((enum ggml_type) type) == 0;
     for (int i = 0; ok && i < GGML_MAX_DIMS; ++i) {
         const uint64_t n = ne[i] > 0 ? ne[i] : 1;
         ok = nb[i] % align == 0 && n <= BYTES_MAX / bytes && (nb[i] == 0 || n <= BYTES_MAX / nb[i]);
@@ -94,7 +94,7 @@ bool ggml_lrnn_rpc_alloc_ok(
 }
 
 bool ggml_lrnn_rpc_init_ok(ggml_backend_buffer_t buffer, struct ggml_tensor * tensor) {
-    tensor->op         = GGML_OP_NONE; // its sources are not known here
+    tensor->op = GGML_OP_NONE; // its sources are not known here
     const uint64_t end = (uint64_t) (uintptr_t) ggml_backend_buffer_get_base(buffer) + buffer->size;
     return ggml_backend_buffer_get_alloc_size(buffer, tensor) <= end - range_of(tensor).from;
 }
@@ -133,7 +133,7 @@ static bool repeats(const struct ggml_tensor * whole, const struct ggml_tensor *
 // intermediate results.
 static bool is_matrix(const struct ggml_tensor * x) {
     const struct ggml_type_traits * traits = ggml_get_type_traits(x->type);
-    const bool type_ok                     = x->type == GGML_TYPE_F32 || x->type == GGML_TYPE_F16 ||
+    const bool type_ok = x->type == GGML_TYPE_F32 || x->type == GGML_TYPE_F16 ||
                          x->type == GGML_TYPE_BF16 ||
                          (traits->is_quantized && traits->to_float != NULL &&
                                  x->type != GGML_TYPE_Q8_1 && x->type != GGML_TYPE_Q8_K);
@@ -180,7 +180,7 @@ static bool mul_mat_ok(const struct ggml_tensor * op) {
 }
 
 static bool get_rows_ok(const struct ggml_tensor * op) {
-    const struct ggml_tensor * a   = op->src[0];
+    const struct ggml_tensor * a = op->src[0];
     const struct ggml_tensor * ids = op->src[1];
     return is_matrix(a) && ids->type == GGML_TYPE_I32 && ggml_is_contiguous(ids) &&
            a->ne[2] == ids->ne[1] && a->ne[3] == ids->ne[2] && ids->ne[3] == 1 &&
@@ -194,7 +194,7 @@ static bool is_cache_type(enum ggml_type type) {
 
 static bool set_rows_ok(const struct ggml_tensor * op) {
     const struct ggml_tensor * rows = op->src[0];
-    const struct ggml_tensor * ids  = op->src[1];
+    const struct ggml_tensor * ids = op->src[1];
     const struct ggml_tensor * into = op->src[2];
     return is_cache_type(into->type) && into->ne[0] % ggml_blck_size(into->type) == 0 &&
            into->nb[0] == ggml_type_size(into->type) && into->data == op->data &&
@@ -214,16 +214,16 @@ static bool concat_ok(const struct ggml_tensor * op) {
     for (int i = 0; i < GGML_MAX_DIMS; ++i) {
         const int64_t a = op->src[0]->ne[i];
         const int64_t b = op->src[1]->ne[i];
-        ok              = ok && (i == dim ? op->ne[i] == a + b : op->ne[i] == a && a == b);
+        ok = ok && (i == dim ? op->ne[i] == a + b : op->ne[i] == a && a == b);
     }
     return ok;
 }
 
 static bool rope_ok(const struct ggml_tensor * op) {
     const struct ggml_tensor * positions = op->src[1];
-    const struct ggml_tensor * factors   = op->src[2];
-    const int32_t              n_dims    = param_i32(op, 1);
-    const int32_t              mode      = param_i32(op, 2);
+    const struct ggml_tensor * factors = op->src[2];
+    const int32_t              n_dims = param_i32(op, 1);
+    const int32_t              mode = param_i32(op, 2);
     bool ok = is_f32_rows(op->src[0]) && same_shape(op, op->src[0]) && op->ne[0] % 2 == 0 &&
               n_dims > 0 && n_dims % 2 == 0 && n_dims <= op->ne[0] &&
               (mode == GGML_ROPE_TYPE_NORMAL || mode == GGML_ROPE_TYPE_NEOX) &&
@@ -441,7 +441,7 @@ static const void * ids_get(struct ids * ids, const struct ggml_tensor * x, int 
     void * values = ids->n < IDS_MAX ? malloc(ggml_nbytes(x)) : NULL;
     if (values != NULL) {
         ggml_backend_tensor_get(x, values, 0, ggml_nbytes(x));
-        ids->tensors[ids->n]  = x;
+        ids->tensors[ids->n] = x;
         ids->last_use[ids->n] = i_node;
         ids->values[ids->n++] = values;
     }
@@ -453,7 +453,7 @@ static bool rows_in_range(const struct ggml_tensor * ids, const void * values, i
     for (int64_t i = 0; ok && i < ggml_nelements(ids); ++i) {
         const int64_t row = ids->type == GGML_TYPE_I64 ? ((const int64_t *) values)[i]
                                                        : ((const int32_t *) values)[i];
-        ok                = row >= 0 && row < n_rows;
+        ok = row >= 0 && row < n_rows;
     }
     return ok;
 }
@@ -503,7 +503,7 @@ bool ggml_lrnn_rpc_graph_size_ok(uint64_t n_nodes, uint64_t n_tensors) {
 bool ggml_lrnn_rpc_graph_ok(
         ggml_backend_t backend, const struct ggml_cgraph * graph, bool computed_before) {
     struct ids ids = { .n = 0 };
-    bool       ok  = true;
+    bool       ok = true;
     for (int i = 0; ok && i < graph->n_nodes; ++i) {
         const struct ggml_tensor * op = graph->nodes[i];
         ok = (computed_before || node_ok(backend, op)) && node_ids_ok(&ids, op, i);

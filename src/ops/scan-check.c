@@ -19,55 +19,55 @@
 static struct ggml_tensor * rebuild(
         struct ggml_context * ctx, const struct ggml_tensor * op, struct lrnn_error * err) {
     struct ggml_tensor * const * src = op->src;
-    const struct scan_params     p   = ggml_scan_params_get(op);
+    const struct scan_params     p = ggml_scan_params_get(op);
 
     if (op->op == GGML_OP_HOUSEHOLDER_SCAN) {
         const struct ggml_householder_scan_args args = {
             .state = src[SCAN_SRC_STATE],
-            .ids   = src[SCAN_SRC_IDS],
-            .q     = src[HOUSEHOLDER_SRC_Q],
-            .k     = src[HOUSEHOLDER_SRC_K],
-            .v     = src[HOUSEHOLDER_SRC_V],
-            .beta  = src[HOUSEHOLDER_SRC_BETA],
-            .gate  = src[HOUSEHOLDER_SRC_GATE],
-            .r     = src[HOUSEHOLDER_SRC_R],
-            .w     = src[HOUSEHOLDER_SRC_W],
+            .ids = src[SCAN_SRC_IDS],
+            .q = src[HOUSEHOLDER_SRC_Q],
+            .k = src[HOUSEHOLDER_SRC_K],
+            .v = src[HOUSEHOLDER_SRC_V],
+            .beta = src[HOUSEHOLDER_SRC_BETA],
+            .gate = src[HOUSEHOLDER_SRC_GATE],
+            .r = src[HOUSEHOLDER_SRC_R],
+            .w = src[HOUSEHOLDER_SRC_W],
             .scale = p.scale,
-            .path  = (enum ggml_scan_path) p.path,
+            .path = (enum ggml_scan_path) p.path,
         };
         return ggml_householder_scan(ctx, &args, err);
     }
     if (op->op == GGML_OP_SIGNED_SCAN) {
-        const bool ssm   = p.kind == SIGNED_SCAN_ELEMENT || p.kind == SIGNED_SCAN_SCALAR;
+        const bool ssm = p.kind == SIGNED_SCAN_ELEMENT || p.kind == SIGNED_SCAN_SCALAR;
         const bool mlstm = p.kind == SIGNED_SCAN_MLSTM;
         struct ggml_tensor * const gate = src[SIGNED_SRC_GATE];
-        struct ggml_tensor * const aux  = src[SIGNED_SRC_AUX];
+        struct ggml_tensor * const aux = src[SIGNED_SRC_AUX];
 
         const struct ggml_signed_scan_args args = {
             .state = src[SCAN_SRC_STATE],
-            .ids   = src[SCAN_SRC_IDS],
-            .c     = src[SIGNED_SRC_C],
-            .b     = src[SIGNED_SRC_B],
-            .x     = src[SIGNED_SRC_X],
-            .gate  = ssm || mlstm ? NULL : gate,
+            .ids = src[SCAN_SRC_IDS],
+            .c = src[SIGNED_SRC_C],
+            .b = src[SIGNED_SRC_B],
+            .x = src[SIGNED_SRC_X],
+            .gate = ssm || mlstm ? NULL : gate,
             .bonus = ssm || mlstm ? NULL : aux,
-            .dt    = ssm ? gate : NULL,
-            .A     = ssm ? aux : NULL,
+            .dt = ssm ? gate : NULL,
+            .A = ssm ? aux : NULL,
             .log_f = mlstm ? gate : NULL,
             .log_i = mlstm ? aux : NULL,
-            .form  = (enum ggml_signed_scan_form) p.form,
+            .form = (enum ggml_signed_scan_form) p.form,
             .scale = p.scale,
-            .eps   = p.eps,
-            .path  = (enum ggml_scan_path) p.path,
+            .eps = p.eps,
+            .path = (enum ggml_scan_path) p.path,
         };
         return ggml_signed_scan(ctx, &args, err);
     }
     const struct ggml_short_conv_args args = {
-        .state      = src[SCAN_SRC_STATE],
-        .ids        = src[SCAN_SRC_IDS],
-        .x          = src[CONV_SRC_X],
-        .weight     = src[CONV_SRC_WEIGHT],
-        .bias       = src[CONV_SRC_BIAS],
+        .state = src[SCAN_SRC_STATE],
+        .ids = src[SCAN_SRC_IDS],
+        .x = src[CONV_SRC_X],
+        .weight = src[CONV_SRC_WEIGHT],
+        .bias = src[CONV_SRC_BIAS],
         .activation = (enum ggml_short_conv_activation) p.activation,
     };
     return ggml_short_conv(ctx, &args, err);
@@ -115,8 +115,8 @@ struct range {
 };
 
 static const struct range FINITE = { -INFINITY, INFINITY, "a finite number" };
-static const struct range BETA   = { 0.0f, 2.0f, "a number in [0, 2]" };
-static const struct range GATE   = { -1.0f, 1.0f, "a number in [-1, 1]" };
+static const struct range BETA = { 0.0f, 2.0f, "a number in [0, 2]" };
+static const struct range GATE = { -1.0f, 1.0f, "a number in [-1, 1]" };
 
 // Reads row (i1, i2, i3) of an F32 tensor from its device. A tensor without a buffer is in host
 // memory.
@@ -191,10 +191,10 @@ static bool check_rows(const char * name, const struct ggml_tensor * x, enum row
 static const char * src_name(const struct ggml_tensor * op, int i) {
     static const char * const householder[] = { "state", "ids", "q", "k", "v", "beta", "gate", "r",
         "w" };
-    static const char * const conv[]        = { "state", "ids", "x", "weight", "bias" };
-    static const char * const gates[]       = { "", "gate", "gate", "dt", "dt", "log_f" };
-    static const char * const aux[]         = { "bonus", "bonus", "bonus", "A", "A", "log_i" };
-    static const char * const diagonal[]    = { "state", "ids", "c", "b", "x" };
+    static const char * const conv[] = { "state", "ids", "x", "weight", "bias" };
+    static const char * const gates[] = { "", "gate", "gate", "dt", "dt", "log_f" };
+    static const char * const aux[] = { "bonus", "bonus", "bonus", "A", "A", "log_i" };
+    static const char * const diagonal[] = { "state", "ids", "c", "b", "x" };
 
     if (op->op == GGML_OP_HOUSEHOLDER_SCAN) {
         return householder[i];
@@ -220,7 +220,7 @@ bool ggml_scan_check_values(const struct ggml_tensor * op, int checks, struct lr
     const int32_t kind =
             op->op == GGML_OP_SIGNED_SCAN ? ggml_scan_params_get(op).kind : SIGNED_SCAN_NONE;
     const bool plain_gate = kind == SIGNED_SCAN_HEAD || kind == SIGNED_SCAN_CHANNEL;
-    const bool finite     = (checks & GGML_SCAN_CHECK_FINITE) != 0;
+    const bool finite = (checks & GGML_SCAN_CHECK_FINITE) != 0;
 
     // inputs first: a NaN in an input also reaches the state and the output
     for (int i = SCAN_SRC_IDS + 1; i < GGML_MAX_SRC; ++i) {

@@ -32,20 +32,20 @@ bool ggml_is_scan(const struct ggml_tensor * op) {
 
 struct scan_dims ggml_scan_dims_get(const struct ggml_tensor * op) {
     const struct ggml_tensor * state = op->src[SCAN_SRC_STATE];
-    const struct ggml_tensor * ids   = op->src[SCAN_SRC_IDS];
+    const struct ggml_tensor * ids = op->src[SCAN_SRC_IDS];
 
     struct scan_dims dims = {
-        .n_h     = 1,
-        .n_seqs  = ids->ne[1],
-        .n_snap  = ids->ne[0] - GGML_SCAN_SNAPS,
+        .n_h = 1,
+        .n_seqs = ids->ne[1],
+        .n_snap = ids->ne[0] - GGML_SCAN_SNAPS,
         .n_slots = state->ne[1],
     };
 
     if (op->op == GGML_OP_SHORT_CONV) { // one head: width − 1 rows, the channels are columns
-        dims.d_v       = op->ne[0];
-        dims.n_head    = 1;
-        dims.n_tokens  = op->ne[1];
-        dims.d_k       = state->ne[0] / dims.d_v;
+        dims.d_v = op->ne[0];
+        dims.n_head = 1;
+        dims.n_tokens = op->ne[1];
+        dims.d_k = state->ne[0] / dims.d_v;
         dims.head_size = state->ne[0];
         return dims;
     }
@@ -54,10 +54,10 @@ struct scan_dims ggml_scan_dims_get(const struct ggml_tensor * op) {
     if (householder) {
         dims.n_h = op->src[HOUSEHOLDER_SRC_K]->ne[2];
     }
-    dims.d_k       = op->src[householder ? HOUSEHOLDER_SRC_K : SIGNED_SRC_B]->ne[0];
-    dims.d_v       = op->ne[0];
-    dims.n_head    = op->ne[1];
-    dims.n_tokens  = op->ne[2];
+    dims.d_k = op->src[householder ? HOUSEHOLDER_SRC_K : SIGNED_SRC_B]->ne[0];
+    dims.d_v = op->ne[0];
+    dims.n_head = op->ne[1];
+    dims.n_tokens = op->ne[2];
     dims.head_size = state->ne[0] / dims.n_head;
     return dims;
 }
@@ -72,11 +72,11 @@ bool ggml_scan_seq_get(const struct ggml_tensor * op, int64_t s, struct scan_seq
             (const int32_t *) op->src[SCAN_SRC_IDS]->data + s * (GGML_SCAN_SNAPS + dims.n_snap);
 
     *seq = (struct scan_seq) {
-        .slot_in  = id[GGML_SCAN_SLOT_IN],
+        .slot_in = id[GGML_SCAN_SLOT_IN],
         .slot_out = id[GGML_SCAN_SLOT_OUT],
-        .first    = id[GGML_SCAN_FIRST],
-        .count    = id[GGML_SCAN_COUNT],
-        .snaps    = id + GGML_SCAN_SNAPS,
+        .first = id[GGML_SCAN_FIRST],
+        .count = id[GGML_SCAN_COUNT],
+        .snaps = id + GGML_SCAN_SNAPS,
     };
 
     bool ok = seq->slot_in >= -1 && seq->slot_in < dims.n_slots && seq->slot_out >= 0 &&
@@ -145,7 +145,7 @@ bool ggml_scan_ids_check(const int32_t * ids, int64_t n_snap, int64_t n_seqs, in
     }
     int32_t * reader = marks;
     int32_t * writer = marks + n_slots;
-    int32_t * owner  = marks + 2 * n_slots;
+    int32_t * owner = marks + 2 * n_slots;
 
     bool ok = true;
 

@@ -12,25 +12,25 @@ extern "C" {
 // Sources of the three ops. 0 is always the state, which is written; 1 is always the ids.
 enum scan_src {
     SCAN_SRC_STATE = 0,
-    SCAN_SRC_IDS   = 1,
+    SCAN_SRC_IDS = 1,
 
-    HOUSEHOLDER_SRC_Q    = 2,
-    HOUSEHOLDER_SRC_K    = 3,
-    HOUSEHOLDER_SRC_V    = 4,
+    HOUSEHOLDER_SRC_Q = 2,
+    HOUSEHOLDER_SRC_K = 3,
+    HOUSEHOLDER_SRC_V = 4,
     HOUSEHOLDER_SRC_BETA = 5, // NULL in the form with r and w
     HOUSEHOLDER_SRC_GATE = 6, // NULL: 1
-    HOUSEHOLDER_SRC_R    = 7,
-    HOUSEHOLDER_SRC_W    = 8,
+    HOUSEHOLDER_SRC_R = 7,
+    HOUSEHOLDER_SRC_W = 8,
 
-    SIGNED_SRC_C    = 2,
-    SIGNED_SRC_B    = 3,
-    SIGNED_SRC_X    = 4,
+    SIGNED_SRC_C = 2,
+    SIGNED_SRC_B = 3,
+    SIGNED_SRC_X = 4,
     SIGNED_SRC_GATE = 5, // gate, dt or log_f; NULL: 1
-    SIGNED_SRC_AUX  = 6, // bonus, A or log_i
+    SIGNED_SRC_AUX = 6,  // bonus, A or log_i
 
-    CONV_SRC_X      = 2,
+    CONV_SRC_X = 2,
     CONV_SRC_WEIGHT = 3, // NULL: token shift
-    CONV_SRC_BIAS   = 4,
+    CONV_SRC_BIAS = 4,
 };
 
 // The transition of a signed-gate scan.

@@ -20,8 +20,8 @@ struct ggml_tensor * ggml_short_conv(struct ggml_context * ctx,
                 ggml_type_name(a->x->type), a->x->ne[0], a->x->ne[1], a->x->ne[2], a->x->ne[3]);
     }
     const int64_t channels = a->x->ne[0];
-    const int64_t T        = a->x->ne[1];
-    int64_t       width    = 2; // token shift
+    const int64_t T = a->x->ne[1];
+    int64_t       width = 2; // token shift
 
     if (a->weight != NULL) {
         width = a->weight->ne[0];
@@ -55,12 +55,12 @@ struct ggml_tensor * ggml_short_conv(struct ggml_context * ctx,
 
     scan_params_set(op, &(struct scan_params) { .activation = a->activation });
 
-    op->op                   = GGML_OP_SHORT_CONV;
-    op->src[SCAN_SRC_STATE]  = a->state;
-    op->src[SCAN_SRC_IDS]    = a->ids;
-    op->src[CONV_SRC_X]      = a->x;
+    op->op = GGML_OP_SHORT_CONV;
+    op->src[SCAN_SRC_STATE] = a->state;
+    op->src[SCAN_SRC_IDS] = a->ids;
+    op->src[CONV_SRC_X] = a->x;
     op->src[CONV_SRC_WEIGHT] = a->weight;
-    op->src[CONV_SRC_BIAS]   = a->bias;
+    op->src[CONV_SRC_BIAS] = a->bias;
 
     return op;
 }

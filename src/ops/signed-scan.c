@@ -25,7 +25,7 @@ struct ggml_tensor * ggml_signed_scan(struct ggml_context * ctx,
         const struct ggml_signed_scan_args * args, struct lrnn_error * err) {
     const struct ggml_signed_scan_args * a = args;
 
-    const bool ssm   = a->dt != NULL || a->A != NULL;
+    const bool ssm = a->dt != NULL || a->A != NULL;
     const bool mlstm = a->log_f != NULL || a->log_i != NULL;
 
     if ((a->gate != NULL) + ssm + mlstm > 1) {
@@ -47,7 +47,7 @@ struct ggml_tensor * ggml_signed_scan(struct ggml_context * ctx,
     }
     const int64_t d_k = a->b->ne[0];
     const int64_t d_v = a->x->ne[0];
-    const int64_t T   = a->b->ne[3];
+    const int64_t T = a->b->ne[3];
 
     if (!scan_check_tokens("b", a->b, d_k, -1, 1, T, err) ||
             !scan_check_tokens("x", a->x, d_v, -1, 1, T, err)) {
@@ -71,24 +71,24 @@ struct ggml_tensor * ggml_signed_scan(struct ggml_context * ctx,
         .scale = a->scale, .eps = a->eps, .path = a->path, .kind = SIGNED_SCAN_NONE, .form = a->form
     };
     struct ggml_tensor * gate = a->gate;
-    struct ggml_tensor * aux  = a->bonus;
+    struct ggml_tensor * aux = a->bonus;
 
     if (ssm) {
         gate = a->dt;
-        aux  = a->A;
+        aux = a->A;
         if (gate == NULL || aux == NULL) {
             return scan_refuse(
                     err, "%s is missing; expected dt and A together", gate == NULL ? "dt" : "A");
         }
         const bool scalar = aux->ne[0] == 1 && aux->ne[1] == 1;
-        params.kind       = scalar ? SIGNED_SCAN_SCALAR : SIGNED_SCAN_ELEMENT;
+        params.kind = scalar ? SIGNED_SCAN_SCALAR : SIGNED_SCAN_ELEMENT;
         if (!check_A(aux, scalar ? 1 : d_v, scalar ? 1 : d_k, H, err) ||
                 !scan_check_tokens("dt", gate, scalar ? 1 : d_v, H, 1, T, err)) {
             return NULL;
         }
     } else if (mlstm) {
-        gate        = a->log_f;
-        aux         = a->log_i;
+        gate = a->log_f;
+        aux = a->log_i;
         params.kind = SIGNED_SCAN_MLSTM;
         if (!scan_check_tokens("log_f", gate, 1, H, 1, T, err) ||
                 !scan_check_tokens("log_i", aux, 1, H, 1, T, err)) {
@@ -96,7 +96,7 @@ struct ggml_tensor * ggml_signed_scan(struct ggml_context * ctx,
         }
     } else if (gate != NULL) {
         const bool head = gate->ne[0] == 1;
-        params.kind     = head ? SIGNED_SCAN_HEAD : SIGNED_SCAN_CHANNEL;
+        params.kind = head ? SIGNED_SCAN_HEAD : SIGNED_SCAN_CHANNEL;
         if (!scan_check_tokens("gate", gate, head ? 1 : d_k, H, 1, gate->ne[3] == 1 ? 1 : T, err)) {
             return NULL;
         }
@@ -116,14 +116,14 @@ struct ggml_tensor * ggml_signed_scan(struct ggml_context * ctx,
 
     scan_params_set(op, &params);
 
-    op->op                   = GGML_OP_SIGNED_SCAN;
-    op->src[SCAN_SRC_STATE]  = a->state;
-    op->src[SCAN_SRC_IDS]    = a->ids;
-    op->src[SIGNED_SRC_C]    = a->c;
-    op->src[SIGNED_SRC_B]    = a->b;
-    op->src[SIGNED_SRC_X]    = a->x;
+    op->op = GGML_OP_SIGNED_SCAN;
+    op->src[SCAN_SRC_STATE] = a->state;
+    op->src[SCAN_SRC_IDS] = a->ids;
+    op->src[SIGNED_SRC_C] = a->c;
+    op->src[SIGNED_SRC_B] = a->b;
+    op->src[SIGNED_SRC_X] = a->x;
     op->src[SIGNED_SRC_GATE] = gate;
-    op->src[SIGNED_SRC_AUX]  = aux;
+    op->src[SIGNED_SRC_AUX] = aux;
 
     return op;
 }

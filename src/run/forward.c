@@ -14,10 +14,10 @@ static struct ggml_tensor * build_layers(
         struct graph * g, const struct states * states, struct ggml_tensor * x) {
     for (int32_t il = 0; il < g->model->n_layer; ++il) {
         const struct layer * layer = &g->model->layers[il];
-        g->states                  = states->state[il];
-        g->cache_k                 = states->cache_k[il];
-        g->cache_v                 = states->cache_v[il];
-        x                          = layer_build(g, layer, x);
+        g->states = states->state[il];
+        g->cache_k = states->cache_k[il];
+        g->cache_v = states->cache_v[il];
+        x = layer_build(g, layer, x);
     }
     return x;
 }
@@ -26,7 +26,7 @@ static struct ggml_tensor * build_layers(
 static struct ggml_tensor * build_output(
         struct graph * g, struct ggml_tensor * outputs, struct ggml_tensor * x) {
     const struct lrnn_model * model = g->model;
-    x                               = ggml_get_rows(g->ctx, x, outputs); // [D, outputs]
+    x = ggml_get_rows(g->ctx, x, outputs); // [D, outputs]
     if (model->final_norm) {
         x = model->output_norm_b != NULL
                     ? graph_layer_norm(
@@ -53,18 +53,18 @@ bool forward_build(struct forward * f, const struct lrnn_model * model,
     f->graph = ggml_new_graph_custom(f->ctx, max_nodes, false);
 
     struct graph g = {
-        .ctx      = f->ctx,
-        .gf       = f->graph,
-        .model    = model,
-        .inputs   = &f->inputs,
-        .seqs     = batch->seqs,
-        .n_seqs   = batch->n_seqs,
+        .ctx = f->ctx,
+        .gf = f->graph,
+        .model = model,
+        .inputs = &f->inputs,
+        .seqs = batch->seqs,
+        .n_seqs = batch->n_seqs,
         .n_tokens = batch->n_tokens,
-        .path     = path,
-        .err      = err,
+        .path = path,
+        .err = err,
     };
     struct ggml_tensor * x = ggml_get_rows(f->ctx, model->token_embd, f->inputs.tokens); // [D, T]
-    x                      = graph_scale(&g, x, model->embd_scale);
+    x = graph_scale(&g, x, model->embd_scale);
     if (model->embd_norm != NULL) {
         x = graph_layer_norm(&g, x, model->embd_norm, model->embd_norm_b, model->norm_eps);
     }

@@ -17,12 +17,12 @@ static struct ggml_tensor * declare(
 bool graph_inputs_declare(struct graph_inputs * in, struct ggml_context * ctx,
         const struct lrnn_model * model, const struct batch * batch, int32_t n_rewind) {
     const int64_t T = batch->n_tokens;
-    in->tokens      = declare(ctx, GGML_TYPE_I32, T, 1);
-    in->positions   = declare(ctx, GGML_TYPE_I32, T, 1);
-    in->rows        = declare(ctx, GGML_TYPE_I64, T, 1);
-    in->ids         = declare(ctx, GGML_TYPE_I32, GGML_SCAN_SNAPS + n_rewind, batch->n_seqs);
+    in->tokens = declare(ctx, GGML_TYPE_I32, T, 1);
+    in->positions = declare(ctx, GGML_TYPE_I32, T, 1);
+    in->rows = declare(ctx, GGML_TYPE_I64, T, 1);
+    in->ids = declare(ctx, GGML_TYPE_I32, GGML_SCAN_SNAPS + n_rewind, batch->n_seqs);
     in->outputs = batch->n_outputs > 0 ? declare(ctx, GGML_TYPE_I32, batch->n_outputs, 1) : NULL;
-    in->masks   = NULL;
+    in->masks = NULL;
     if (model->info.n_layer_attention > 0) {
         in->masks = calloc((size_t) batch->n_seqs, sizeof(*in->masks));
         if (in->masks == NULL) {
@@ -30,7 +30,7 @@ bool graph_inputs_declare(struct graph_inputs * in, struct ggml_context * ctx,
         }
         for (int32_t i = 0; i < batch->n_seqs; ++i) {
             const struct graph_seq * s = &batch->seqs[i];
-            in->masks[i]               = declare(ctx, GGML_TYPE_F16, s->visible, s->count);
+            in->masks[i] = declare(ctx, GGML_TYPE_F16, s->visible, s->count);
         }
     }
     return true;
@@ -88,14 +88,14 @@ static bool fill_ids(struct ggml_tensor * t, const struct states * states,
         const struct batch * batch, int32_t * data, struct lrnn_error * err) {
     const int32_t n_rewind = states->size.n_rewind;
     for (int32_t i = 0; i < batch->n_seqs; ++i) {
-        const struct graph_seq * s   = &batch->seqs[i];
+        const struct graph_seq * s = &batch->seqs[i];
         int32_t *                ids = data + i * (GGML_SCAN_SNAPS + n_rewind);
         const int64_t            end = s->position + s->count;
         ids[GGML_SCAN_SLOT_IN] =
                 s->position == 0 ? -1 : (int32_t) states_slot(states, s->seq, s->position);
         ids[GGML_SCAN_SLOT_OUT] = (int32_t) states_slot(states, s->seq, end);
-        ids[GGML_SCAN_FIRST]    = (int32_t) s->first;
-        ids[GGML_SCAN_COUNT]    = (int32_t) s->count;
+        ids[GGML_SCAN_FIRST] = (int32_t) s->first;
+        ids[GGML_SCAN_COUNT] = (int32_t) s->count;
         for (int64_t back = 1; back <= n_rewind; ++back) { // earlier states are in their slots
             ids[GGML_SCAN_SNAPS + back - 1] =
                     back < s->count ? (int32_t) states_slot(states, s->seq, end - back) : -1;
@@ -128,7 +128,7 @@ static void fill_mask(
     for (int64_t i = 0; i < s->count; ++i) {
         const int64_t now = s->position + i;
         for (int64_t j = 0; j < visible; ++j) {
-            const bool hidden     = j > now || (window > 0 && j <= now - window);
+            const bool hidden = j > now || (window > 0 && j <= now - window);
             data[i * visible + j] = hidden ? minus_inf : zero;
         }
     }
@@ -138,7 +138,7 @@ static void fill_mask(
 // The bytes of the largest input, which is filled in memory and then copied to its device.
 static size_t largest(const struct graph_inputs * in, const struct batch * batch) {
     size_t most = ggml_nbytes(in->rows);
-    most        = ggml_nbytes(in->ids) > most ? ggml_nbytes(in->ids) : most;
+    most = ggml_nbytes(in->ids) > most ? ggml_nbytes(in->ids) : most;
     for (int32_t i = 0; i < batch->n_seqs && in->masks != NULL; ++i) {
         most = ggml_nbytes(in->masks[i]) > most ? ggml_nbytes(in->masks[i]) : most;
     }

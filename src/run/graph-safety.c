@@ -25,8 +25,8 @@ struct region {
 
 static struct region region_of(const struct ggml_tensor * t) {
     const size_t    size = ggml_nbytes(t);
-    const uintptr_t lo   = t->view_src != NULL ? (uintptr_t) t->view_src->data + t->view_offs
-                                               : (uintptr_t) t->data;
+    const uintptr_t lo = t->view_src != NULL ? (uintptr_t) t->view_src->data + t->view_offs
+                                             : (uintptr_t) t->data;
 
     struct region r = { .buffer = buffer_of(t), .lo = lo, .hi = lo + size, .width = size };
     if (r.buffer != NULL && !ggml_is_contiguous(t)) {
@@ -35,7 +35,7 @@ static struct region region_of(const struct ggml_tensor * t) {
             i--;
         }
         r.stride = t->nb[i];
-        r.width  = size - (size_t) (t->ne[i] - 1) * t->nb[i];
+        r.width = size - (size_t) (t->ne[i] - 1) * t->nb[i];
     }
     return r;
 }
@@ -96,7 +96,7 @@ static int scans_end(const struct graph_scans * scans, const struct region * reg
     int lo = 0, hi = region->buffer != NULL ? scans->n : 0;
     while (lo < hi) { // the first entry that starts at or after the end of the region
         const int             mid = lo + (hi - lo) / 2;
-        const struct region * r   = &scans->scan[mid].region;
+        const struct region * r = &scans->scan[mid].region;
         if ((uintptr_t) r->buffer < (uintptr_t) region->buffer ||
                 (r->buffer == region->buffer && r->lo < region->hi)) {
             lo = mid + 1;
@@ -158,7 +158,7 @@ static const struct scan * scans_conflict(
         n++;
     }
     for (const struct ggml_tensor * s = n > 0 ? scan_before(t) : NULL; s != NULL;
-            s                         = scan_before(s->src[0])) {
+            s = scan_before(s->src[0])) {
         const struct region r = region_of(s->src[0]);
         n -= overlap(&r, &region);
     }
@@ -187,7 +187,7 @@ static bool check_node(const struct graph_scans * scans, const struct ggml_tenso
             continue;
         }
         const bool          is_state = j == 0 && ggml_is_scan(node);
-        const struct scan * s        = scans_conflict(scans, src, is_state ? order : INT_MAX);
+        const struct scan * s = scans_conflict(scans, src, is_state ? order : INT_MAX);
         if (s == NULL) {
             continue;
         }
@@ -206,8 +206,8 @@ static bool check_node(const struct graph_scans * scans, const struct ggml_tenso
 
     if (!ggml_is_scan(node) && node->view_src != NULL) { // in place, or a copy into a tensor
         const struct region region = region_of(node);
-        int                 i      = scans_end(scans, &region);
-        const struct scan * s      = scans_next(scans, &region, INT_MAX, &i);
+        int                 i = scans_end(scans, &region);
+        const struct scan * s = scans_next(scans, &region, INT_MAX, &i);
         if (s != NULL) {
             return error_set(err, LRNN_ERROR_INTERNAL,
                     "%s '%s' writes bytes of state '%s' of %s '%s'; "
@@ -255,11 +255,11 @@ struct graph_scans * graph_scans_find(struct ggml_cgraph * graph, struct lrnn_er
         struct ggml_tensor * node = ggml_graph_node(graph, i);
         if (ggml_is_scan(node)) {
             struct scan * s = &scans->scan[scans->n++];
-            *s              = (struct scan) {
-                             .op     = node,
-                             .state  = node->src[0],
-                             .region = region_of(node->src[0]),
-                             .order  = i,
+            *s = (struct scan) {
+                .op = node,
+                .state = node->src[0],
+                .region = region_of(node->src[0]),
+                .order = i,
             };
             ok = check_scan(s, err);
         }
@@ -268,7 +268,7 @@ struct graph_scans * graph_scans_find(struct ggml_cgraph * graph, struct lrnn_er
     qsort(scans->scan, (size_t) scans->n, sizeof(scans->scan[0]), scan_compare);
     for (int i = 0; i < scans->n; ++i) {
         struct scan * s = &scans->scan[i];
-        s->reach        = s->region.hi;
+        s->reach = s->region.hi;
         if (i > 0 && s[-1].region.buffer == s->region.buffer && s[-1].reach > s->reach) {
             s->reach = s[-1].reach;
         }
@@ -297,7 +297,7 @@ void graph_scans_free(struct graph_scans * scans) {
 // that owns the buffer, then the order of the scheduler. Host memory has no owner.
 static ggml_backend_t find_backend(
         ggml_backend_sched_t sched, ggml_backend_buffer_t buffer, const struct ggml_tensor * op) {
-    ggml_backend_buffer_type_t buft  = buffer != NULL ? ggml_backend_buffer_get_type(buffer) : NULL;
+    ggml_backend_buffer_type_t buft = buffer != NULL ? ggml_backend_buffer_get_type(buffer) : NULL;
     ggml_backend_dev_t         owner = buft != NULL ? ggml_backend_buft_get_device(buft) : NULL;
 
     ggml_backend_t found = NULL;
@@ -320,7 +320,7 @@ static ggml_backend_t find_backend(
 bool graph_scans_pin(
         const struct graph_scans * scans, ggml_backend_sched_t sched, struct lrnn_error * err) {
     for (int i = 0; i < scans->n; ++i) {
-        const struct scan * s       = &scans->scan[i];
+        const struct scan * s = &scans->scan[i];
         ggml_backend_t      backend = find_backend(sched, s->region.buffer, s->op);
         if (backend == NULL) {
             return error_set(err, LRNN_ERROR_INTERNAL,
@@ -341,7 +341,7 @@ bool graph_scans_pin(
 static bool check_backends(
         ggml_backend_sched_t sched, struct ggml_cgraph * graph, struct lrnn_error * err) {
     for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
-        const struct ggml_tensor * node   = ggml_graph_node(graph, i);
+        const struct ggml_tensor * node = ggml_graph_node(graph, i);
         ggml_backend_buffer_t      buffer = buffer_of(node);
         if (!ggml_is_scan(node) && find_backend(sched, buffer, node) == NULL) {
             return error_set(err, LRNN_ERROR_INTERNAL, "no backend computes %s '%s' in buffer '%s'",

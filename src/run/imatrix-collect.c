@@ -45,8 +45,8 @@ static int64_t count_matrices(const struct lrnn_model * model, const char * weig
 
 bool lrnn_imatrix_collect(const struct lrnn_trace_event * event, void * imatrix) {
     struct lrnn_imatrix *            im = imatrix;
-    const struct lrnn_trace_tensor * x  = lrnn_trace_find(event, "x");
-    const struct imatrix_entry *     e  = imatrix_find(&im->imatrix, event->weight);
+    const struct lrnn_trace_tensor * x = lrnn_trace_find(event, "x");
+    const struct imatrix_entry *     e = imatrix_find(&im->imatrix, event->weight);
     const int64_t n_matrices = e != NULL ? e->n_matrices : count_matrices(im->model, event->weight);
 
     return imatrix_add(&im->imatrix, event->weight, x->ne[0], n_matrices, event->slice, x->data,
@@ -59,8 +59,8 @@ bool lrnn_imatrix_save(const struct lrnn_imatrix * im, const char * path, const 
         return error_set(err, im->err.kind, "%s", im->err.text);
     }
     struct imatrix m = im->imatrix;
-    m.n_windows      = n_windows;
-    m.window_size    = window_size;
+    m.n_windows = n_windows;
+    m.window_size = window_size;
     snprintf(m.dataset, sizeof(m.dataset), "%s", dataset);
     return imatrix_write(&m, path, err);
 }

@@ -10,17 +10,17 @@
 // the vocabulary.
 static inline float exp_of(float x) {
     const float magic = 12582912.0f; // 1.5 · 2²³: adding it rounds to an integer
-    const float n     = (x * 1.44269504f + magic) - magic;
+    const float n = (x * 1.44269504f + magic) - magic;
     // ln 2 in two parts; the first has few bits, so that its product with n is exact
-    const float r      = (x - n * 0.693359375f) - n * -2.12194440e-4f;
-    float       p      = 1.0f / 5040.0f;
-    p                  = p * r + 1.0f / 720.0f;
-    p                  = p * r + 1.0f / 120.0f;
-    p                  = p * r + 1.0f / 24.0f;
-    p                  = p * r + 1.0f / 6.0f;
-    p                  = p * r + 0.5f;
-    p                  = p * r + 1.0f;
-    p                  = p * r + 1.0f;
+    const float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
+    float       p = 1.0f / 5040.0f;
+    p = p * r + 1.0f / 720.0f;
+    p = p * r + 1.0f / 120.0f;
+    p = p * r + 1.0f / 24.0f;
+    p = p * r + 1.0f / 6.0f;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
     const int32_t bits = ((int32_t) n + 127) * (1 << 23);
     float         power;
     memcpy(&power, &bits, sizeof(power)); // 2ⁿ
@@ -34,7 +34,7 @@ static float largest(const float * z, int64_t n) {
     float max[LANES];
     float zero[LANES]; // 0 z: stays 0 unless z is infinite or NaN
     for (int j = 0; j < LANES; ++j) {
-        max[j]  = z[0];
+        max[j] = z[0];
         zero[j] = 0.0f;
     }
     int64_t i = 0;
@@ -58,7 +58,7 @@ static float largest(const float * z, int64_t n) {
 // Σ exp(z − max)
 static double sum_of_exp(const float * z, int64_t n, float max) {
     double  sum[LANES] = { 0.0 };
-    int64_t i          = 0;
+    int64_t i = 0;
     for (; i + LANES <= n; i += LANES) {
         for (int j = 0; j < LANES; ++j) {
             const float x = z[i + j] - max;
@@ -78,7 +78,7 @@ static double sum_of_exp(const float * z, int64_t n, float max) {
 struct log_norm log_norm_of(const float * logits, int64_t n_vocab) {
     const float max = largest(logits, n_vocab);
     return (struct log_norm) {
-        .max     = max,
+        .max = max,
         .log_sum = isnan(max) ? (double) NAN : log(sum_of_exp(logits, n_vocab, max)),
     };
 }
@@ -120,16 +120,16 @@ static void * run_part(void * arg) {
 
 void nll_of_rows(struct nll_row * rows, int64_t n_rows, int64_t n_vocab, int32_t n_threads) {
     const long    n_cores = sysconf(_SC_NPROCESSORS_ONLN);
-    const int64_t wanted  = n_threads > 0 ? n_threads : n_cores;
-    const int64_t useful  = 1 + n_rows * n_vocab / LOGITS_PER_THREAD;
-    int64_t       n       = wanted < useful ? wanted : useful;
-    n                     = n < 1 ? 1 : n > THREADS_MAX ? THREADS_MAX : n;
+    const int64_t wanted = n_threads > 0 ? n_threads : n_cores;
+    const int64_t useful = 1 + n_rows * n_vocab / LOGITS_PER_THREAD;
+    int64_t       n = wanted < useful ? wanted : useful;
+    n = n < 1 ? 1 : n > THREADS_MAX ? THREADS_MAX : n;
 
     pthread_t   threads[THREADS_MAX];
     struct part parts[THREADS_MAX];
     bool        started[THREADS_MAX];
     for (int64_t i = 0; i < n; ++i) { // part 0 is for this thread
-        parts[i]   = (struct part) { rows, n_rows, n_vocab, i, n };
+        parts[i] = (struct part) { rows, n_rows, n_vocab, i, n };
         started[i] = i > 0 && pthread_create(&threads[i], NULL, run_part, &parts[i]) == 0;
     }
     for (int64_t i = 0; i < n; ++i) {

@@ -67,16 +67,16 @@ bool lrnn_sampler_set(struct lrnn_sampler_params * p, const char * option, doubl
 struct lrnn_sampler * lrnn_sampler_new(
         const struct lrnn_sampler_params * params, struct lrnn_error * err) {
     struct lrnn_sampler_params p = params != NULL ? *params : (struct lrnn_sampler_params) { 0 };
-    p.repeat_penalty             = p.repeat_penalty == 0.0f ? 1.0f : p.repeat_penalty;
+    p.repeat_penalty = p.repeat_penalty == 0.0f ? 1.0f : p.repeat_penalty;
     p.repeat_last = p.repeat_last == 0 ? 64 : p.repeat_last == -1 ? 0 : p.repeat_last;
 
     const double values[N_OPTIONS] = {
-        [TEMPERATURE]    = (double) p.temperature,
-        [TOP_K]          = p.top_k,
-        [TOP_P]          = 1.0 - (double) p.drop_p,
-        [MIN_P]          = (double) p.min_p,
+        [TEMPERATURE] = (double) p.temperature,
+        [TOP_K] = p.top_k,
+        [TOP_P] = 1.0 - (double) p.drop_p,
+        [MIN_P] = (double) p.min_p,
         [REPEAT_PENALTY] = (double) p.repeat_penalty,
-        [REPEAT_LAST]    = p.repeat_last,
+        [REPEAT_LAST] = p.repeat_last,
     };
     for (int i = 0; i < N_OPTIONS; ++i) {
         if (!check_option(i, values[i], err)) {
@@ -146,7 +146,7 @@ static struct ranking rank(struct candidate * c, int64_t n) {
 static struct candidate ranked(struct ranking * r, int64_t i) {
     while (r->n - r->n_heap <= i) {
         const struct candidate first = r->c[0];
-        r->c[0]                      = r->c[--r->n_heap];
+        r->c[0] = r->c[--r->n_heap];
         sift_down(r->c, r->n_heap, 0);
         r->c[r->n_heap] = first;
     }
@@ -165,8 +165,8 @@ static void penalize(const struct lrnn_sampler * s, struct candidate * c, int64_
         }
         if (!again) {
             float * logit = &c[token].logit;
-            *logit        = *logit > 0.0f ? *logit / s->params.repeat_penalty
-                                          : *logit * s->params.repeat_penalty;
+            *logit = *logit > 0.0f ? *logit / s->params.repeat_penalty
+                                   : *logit * s->params.repeat_penalty;
         }
     }
 }
@@ -185,10 +185,10 @@ static double weight_of(struct ranking * r, int64_t n, float temperature) {
 // The number of candidates that remain. Probabilities are taken before the temperature.
 static int64_t truncate(const struct lrnn_sampler_params * p, struct ranking * r) {
     const float max = ranked(r, 0).logit;
-    int64_t     n   = p->top_k > 0 && r->n > p->top_k ? p->top_k : r->n;
+    int64_t     n = p->top_k > 0 && r->n > p->top_k ? p->top_k : r->n;
     if (p->drop_p > 0.0f) {
         const double wanted = (double) (float) (1.0 - (double) p->drop_p) * weight_of(r, n, 1.0f);
-        double       sum    = 0.0;
+        double       sum = 0.0;
         for (int64_t i = 0; i < n; ++i) {
             sum += exp((double) (ranked(r, i).logit - max));
             if (sum >= wanted) {
@@ -207,10 +207,10 @@ static int64_t truncate(const struct lrnn_sampler_params * p, struct ranking * r
 
 // Draws one of the candidates in proportion to exp(logit / temperature).
 static int32_t draw(struct lrnn_sampler * s, int64_t n_vocab) {
-    struct ranking r   = rank(s->candidates, n_vocab);
-    const int64_t  n   = truncate(&s->params, &r);
+    struct ranking r = rank(s->candidates, n_vocab);
+    const int64_t  n = truncate(&s->params, &r);
     const float    max = ranked(&r, 0).logit;
-    double  left   = random_unit(xoroshiro128(s->random)) * weight_of(&r, n, s->params.temperature);
+    double  left = random_unit(xoroshiro128(s->random)) * weight_of(&r, n, s->params.temperature);
     int64_t chosen = 0;
     for (; chosen < n - 1; ++chosen) {
         left -= exp((double) ((ranked(&r, chosen).logit - max) / s->params.temperature));
@@ -265,7 +265,7 @@ int32_t lrnn_sampler_sample(struct lrnn_sampler * s, const float * logits, int64
                     (long long) n_vocab);
             return LRNN_SAMPLE_NO_MEMORY;
         }
-        s->candidates     = c;
+        s->candidates = c;
         s->cap_candidates = n_vocab;
     }
     for (int64_t i = 0; i < n_vocab; ++i) {

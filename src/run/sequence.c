@@ -175,7 +175,7 @@ bool session_set_logits(
         return false;
     }
     memcpy(s->logits, logits, (size_t) s->model->info.n_vocab * sizeof(float));
-    s->n_logits         = 1;
+    s->n_logits = 1;
     s->seqs[seq].logits = 1;
     return true;
 }
@@ -187,6 +187,6 @@ struct ggml_tensor * session_seq_state(
         return NULL;
     }
     struct ggml_tensor * t = s->states.state[il][0];
-    *offset                = (size_t) states_slot(&s->states, seq, length) * t->nb[1];
+    *offset = (size_t) states_slot(&s->states, seq, length) * t->nb[1];
     return t;
 }

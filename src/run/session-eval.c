@@ -40,10 +40,10 @@ static bool check_memory(struct ggml_cgraph * graph, struct lrnn_error * err) {
 }
 
 static bool build(struct lrnn_session * s, const struct batch * batch, struct lrnn_error * err) {
-    const bool by_token            = s->params.exact_cuts || batch->n_tokens <= GRAPH_FEW_TOKENS;
+    const bool by_token = s->params.exact_cuts || batch->n_tokens <= GRAPH_FEW_TOKENS;
     const enum ggml_scan_path path = by_token ? GGML_SCAN_PATH_STEP : GGML_SCAN_PATH_AUTO;
-    struct forward *          f    = &s->forward;
-    s->can_compute                 = false;
+    struct forward *          f = &s->forward;
+    s->can_compute = false;
     if (!forward_build(f, s->model, &s->states, batch, path, err) ||
             (s->trace != NULL && !trace_graph(s->trace, s->model, &s->states, f->graph, err)) ||
             !check_memory(f->graph, err) || !graph_alloc(s->sched, f->graph, err)) {
@@ -51,8 +51,8 @@ static bool build(struct lrnn_session * s, const struct batch * batch, struct lr
     }
     struct graph_seq * seqs = s->built.seqs;
     memcpy(seqs, batch->seqs, (size_t) batch->n_seqs * sizeof(*seqs));
-    s->built       = *batch;
-    s->built.seqs  = seqs;
+    s->built = *batch;
+    s->built.seqs = seqs;
     s->can_compute = true;
     return true;
 }
@@ -157,31 +157,31 @@ static bool check_inputs(const struct lrnn_session * s, const struct lrnn_input 
 // The next tokens of every input, as many as fit a batch.
 static void next_batch(const struct lrnn_session * s, struct call * call) {
     struct batch * batch = &call->batch;
-    batch->n_seqs        = 0;
+    batch->n_seqs = 0;
     batch->n_tokens = batch->n_outputs = 0;
     for (int32_t i = 0; i < call->n_inputs && batch->n_tokens < s->params.n_batch; ++i) {
-        const struct lrnn_input * in    = &call->inputs[i];
+        const struct lrnn_input * in = &call->inputs[i];
         const int64_t             begin = call->done[i];
-        const int64_t             left  = in->n_tokens - begin;
-        const int64_t             room  = s->params.n_batch - batch->n_tokens;
+        const int64_t             left = in->n_tokens - begin;
+        const int64_t             room = s->params.n_batch - batch->n_tokens;
         const int64_t             count = left < room ? left : room;
         if (count == 0) {
             continue;
         }
-        const int64_t end          = begin + count;
+        const int64_t end = begin + count;
         const int64_t first_output = in->n_tokens - in->n_logits;
         const int64_t n_outputs =
                 end > first_output ? end - (first_output > begin ? first_output : begin) : 0;
-        const int64_t length          = s->seqs[in->seq].length;
+        const int64_t length = s->seqs[in->seq].length;
         call->of_input[batch->n_seqs] = i;
-        batch->seqs[batch->n_seqs++]  = (struct graph_seq) {
-             .seq       = in->seq,
-             .first     = batch->n_tokens,
-             .count     = count,
-             .position  = length,
-             .visible   = cache_round_up(length + count),
-             .n_outputs = n_outputs,
-             .tokens    = in->tokens + begin,
+        batch->seqs[batch->n_seqs++] = (struct graph_seq) {
+            .seq = in->seq,
+            .first = batch->n_tokens,
+            .count = count,
+            .position = length,
+            .visible = cache_round_up(length + count),
+            .n_outputs = n_outputs,
+            .tokens = in->tokens + begin,
         };
         batch->n_tokens += count;
         batch->n_outputs += n_outputs;
@@ -190,11 +190,11 @@ static void next_batch(const struct lrnn_session * s, struct call * call) {
 
 // Copies the logits of a batch to the rows of their inputs.
 static void keep_logits(struct lrnn_session * s, struct call * call) {
-    const int64_t V   = s->model->info.n_vocab;
+    const int64_t V = s->model->info.n_vocab;
     const size_t  row = (size_t) V * sizeof(float);
-    int64_t       at  = 0;
+    int64_t       at = 0;
     for (int32_t i = 0; i < call->batch.n_seqs; ++i) {
-        const int64_t n    = call->batch.seqs[i].n_outputs;
+        const int64_t n = call->batch.seqs[i].n_outputs;
         int64_t *     next = &call->row[call->of_input[i]];
         if (n > 0) {
             ggml_backend_tensor_get(
@@ -209,7 +209,7 @@ static void keep_logits(struct lrnn_session * s, struct call * call) {
 // batch are half written.
 static void reset_seqs(struct lrnn_session * s, const struct call * call) {
     for (int32_t i = 0; i < call->n_inputs; ++i) {
-        const struct lrnn_input * in  = &call->inputs[i];
+        const struct lrnn_input * in = &call->inputs[i];
         const int64_t             end = s->seqs[in->seq].length + in->n_tokens - call->done[i];
         states_clear_cache(&s->states, s->model, in->seq, 0, end);
         s->seqs[in->seq] = (struct seq) { 0 };
@@ -252,7 +252,7 @@ bool session_reserve_logits(struct lrnn_session * s, int64_t n, struct lrnn_erro
         return error_set(err, LRNN_ERROR_NO_MEMORY,
                 "out of memory for the logits of %" PRId64 " tokens; request fewer per call", n);
     }
-    s->logits     = logits;
+    s->logits = logits;
     s->cap_logits = n;
     return true;
 }
@@ -279,13 +279,13 @@ bool lrnn_eval(struct lrnn_session * s, const struct lrnn_input * inputs, int32_
     if (!session_reserve_logits(s, n_logits, err)) {
         return false;
     }
-    const size_t n    = (size_t) n_inputs;
+    const size_t n = (size_t) n_inputs;
     struct call  call = {
-         .inputs     = inputs,
-         .n_inputs   = n_inputs,
-         .done       = calloc(n, sizeof(*call.done)),
-         .row        = calloc(n, sizeof(*call.row)),
-         .of_input   = calloc(n, sizeof(*call.of_input)),
+         .inputs = inputs,
+         .n_inputs = n_inputs,
+         .done = calloc(n, sizeof(*call.done)),
+         .row = calloc(n, sizeof(*call.row)),
+         .of_input = calloc(n, sizeof(*call.of_input)),
          .batch.seqs = calloc(n, sizeof(*call.batch.seqs)),
     };
     const bool ok =

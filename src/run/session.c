@@ -30,9 +30,9 @@ static bool check_params(const struct lrnn_session_params * p, struct lrnn_error
 static void set_defaults(struct lrnn_session_params * p) {
     if (p->n_threads == 0) {
         const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-        p->n_threads     = cores > 0 && cores < 4096 ? (int32_t) cores : 1;
+        p->n_threads = cores > 0 && cores < 4096 ? (int32_t) cores : 1;
     }
-    p->n_seqs  = p->n_seqs == 0 ? 1 : p->n_seqs;
+    p->n_seqs = p->n_seqs == 0 ? 1 : p->n_seqs;
     p->n_batch = p->n_batch == 0 ? 512 : p->n_batch;
     p->n_cache = p->n_cache == 0 ? 4096 : p->n_cache;
 }
@@ -73,7 +73,7 @@ static double count_work(const struct lrnn_model * model) {
 
 // The memory of a scheduler. ggml aborts if it is short, so it is checked before.
 static size_t scheduler_size(const struct lrnn_model * model, int32_t n_seqs) {
-    const size_t n_nodes  = 2 * forward_max_nodes(model, n_seqs);
+    const size_t n_nodes = 2 * forward_max_nodes(model, n_seqs);
     const size_t n_copies = n_nodes * LRNN_SCHED_SPLIT_INPUTS * 2;
     return n_copies * (sizeof(struct ggml_tensor) + 4 * sizeof(int)) +
            2 * ggml_graph_overhead_custom(n_nodes, false) + (1 << 20);
@@ -84,8 +84,8 @@ static size_t scheduler_size(const struct lrnn_model * model, int32_t n_seqs) {
 static bool make_backends(struct lrnn_session * s, struct lrnn_error * err) {
     const struct lrnn_model * model = s->model;
     for (int32_t i = 0; i < model->n_devices; ++i) {
-        const int32_t      at      = i + 1 < model->n_devices ? i + 1 : 0;
-        ggml_backend_dev_t dev     = model->devices[at].dev;
+        const int32_t      at = i + 1 < model->n_devices ? i + 1 : 0;
+        ggml_backend_dev_t dev = model->devices[at].dev;
         ggml_backend_t     backend = ggml_backend_dev_init(dev, NULL);
         if (backend == NULL) {
             return error_set(err, LRNN_ERROR_DEVICE, "device %s cannot be started",
@@ -118,13 +118,13 @@ static bool make_trace(struct lrnn_session * s, struct lrnn_error * err) {
 
 static bool make_states(struct lrnn_session * s, struct lrnn_error * err) {
     const struct states_size size = {
-        .n_seqs       = s->params.n_seqs,
-        .n_rewind     = s->params.n_rewind,
-        .n_cache      = s->params.n_cache,
+        .n_seqs = s->params.n_seqs,
+        .n_rewind = s->params.n_rewind,
+        .n_cache = s->params.n_cache,
         .cache_format = cache_ggml_type(s->params.cache_type),
     };
     int32_t (*devices)[LAYER_STATES_MAX] = calloc((size_t) s->model->n_layer, sizeof(*devices));
-    bool ok                              = devices != NULL;
+    bool ok = devices != NULL;
     if (!ok) {
         error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the placement of states");
     }
@@ -138,7 +138,7 @@ static bool make_states(struct lrnn_session * s, struct lrnn_error * err) {
 }
 
 static bool make_seqs(struct lrnn_session * s, struct lrnn_error * err) {
-    s->seqs       = calloc((size_t) s->params.n_seqs, sizeof(*s->seqs));
+    s->seqs = calloc((size_t) s->params.n_seqs, sizeof(*s->seqs));
     s->built.seqs = calloc((size_t) s->params.n_seqs, sizeof(*s->built.seqs));
     return (s->seqs != NULL && s->built.seqs != NULL) ||
            error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for %d sequences", s->params.n_seqs);
@@ -158,7 +158,7 @@ struct lrnn_session * lrnn_session_new(struct lrnn_model * model,
     bool ok = check_params(&s->params, err) && check_cache_type(model, s->params.cache_type, err);
     if (ok) {
         set_defaults(&s->params);
-        s->threads.n_max          = s->params.n_threads;
+        s->threads.n_max = s->params.n_threads;
         s->threads.work_per_token = count_work(model);
         ok = make_backends(s, err) && make_trace(s, err) && make_seqs(s, err) &&
              make_states(s, err);

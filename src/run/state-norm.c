@@ -8,7 +8,7 @@ static double sum_of_squares(const struct ggml_tensor * tensor, size_t offset, i
     float  block[1 << 14];
     double sum = 0.0;
     for (int64_t at = 0; at < n; at += (int64_t) (sizeof(block) / sizeof(block[0]))) {
-        const int64_t left  = n - at;
+        const int64_t left = n - at;
         const int64_t count = left < (int64_t) (sizeof(block) / sizeof(block[0]))
                                       ? left
                                       : (int64_t) (sizeof(block) / sizeof(block[0]));
@@ -22,9 +22,9 @@ static double sum_of_squares(const struct ggml_tensor * tensor, size_t offset, i
 }
 
 double lrnn_seq_state_norm(const struct lrnn_session * session, int32_t seq, int32_t * layer) {
-    const struct lrnn_model * model   = session_model(session);
+    const struct lrnn_model * model = session_model(session);
     double                    largest = 0.0;
-    *layer                            = -1;
+    *layer = -1;
     for (int32_t il = 0; il < model->n_layer; ++il) {
         size_t                     offset;
         const struct ggml_tensor * state = session_seq_state(session, seq, il, &offset);
@@ -38,7 +38,7 @@ double lrnn_seq_state_norm(const struct lrnn_session * session, int32_t seq, int
                     state, offset + (size_t) h * head, model->info.d_k * model->info.d_v));
             if (*layer < 0 || (!isnan(largest) && !(norm <= largest))) { // NaN exceeds everything
                 largest = norm;
-                *layer  = il;
+                *layer = il;
             }
         }
     }

@@ -10,10 +10,10 @@
 // shapes of its scans, so one is built for a batch of n_tokens and looked at.
 static bool move_unsupported(const struct states * states, const struct lrnn_model * model,
         int64_t n_tokens, int32_t (*devices)[LAYER_STATES_MAX], struct lrnn_error * err) {
-    struct graph_seq   seq   = { .count = n_tokens, .visible = cache_round_up(n_tokens) };
+    struct graph_seq   seq = { .count = n_tokens, .visible = cache_round_up(n_tokens) };
     const struct batch batch = { .seqs = &seq, .n_seqs = 1, .n_tokens = n_tokens };
-    struct forward     f     = { 0 };
-    const bool         ok    = forward_build(&f, model, states, &batch, GGML_SCAN_PATH_AUTO, err);
+    struct forward     f = { 0 };
+    const bool         ok = forward_build(&f, model, states, &batch, GGML_SCAN_PATH_AUTO, err);
     for (int i = 0; ok && i < ggml_graph_n_nodes(f.graph); ++i) {
         const struct ggml_tensor * node = ggml_graph_node(f.graph, i);
         for (int32_t il = 0; ggml_is_scan(node) && il < model->n_layer; ++il) {
@@ -60,8 +60,8 @@ bool placement_of_states(const struct lrnn_model * model, const struct states_si
         return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the tensors of the states");
     }
     const bool    cached = model->info.n_layer_attention > 0 && size->n_cache < n_batch;
-    const int64_t most   = cached ? size->n_cache : n_batch;
-    const bool    ok     = move_unsupported(&states, model, 1, devices, err) &&
+    const int64_t most = cached ? size->n_cache : n_batch;
+    const bool    ok = move_unsupported(&states, model, 1, devices, err) &&
                     move_unsupported(&states, model, most, devices, err);
     states_free(&states);
     if (ok) {

@@ -54,14 +54,14 @@ static void declare_layer(struct states * s, const struct layer * layer, int32_t
 bool states_declare(struct states * s, const struct lrnn_model * model,
         const struct states_size * size, const int32_t (*devices)[LAYER_STATES_MAX]) {
     const size_t n_layer = (size_t) model->n_layer;
-    *s                   = (struct states) { .size = *size };
-    s->state             = calloc(n_layer, sizeof(*s->state));
-    s->cache_k           = calloc(n_layer, sizeof(*s->cache_k));
-    s->cache_v           = calloc(n_layer, sizeof(*s->cache_v));
-    bool ok              = s->state != NULL && s->cache_k != NULL && s->cache_v != NULL;
+    *s = (struct states) { .size = *size };
+    s->state = calloc(n_layer, sizeof(*s->state));
+    s->cache_k = calloc(n_layer, sizeof(*s->cache_k));
+    s->cache_v = calloc(n_layer, sizeof(*s->cache_v));
+    bool ok = s->state != NULL && s->cache_k != NULL && s->cache_v != NULL;
     for (int32_t i = 0; ok && i < model->n_devices; ++i) {
         s->ctx[i] = context_new(n_layer * (LAYER_STATES_MAX + 2) + 1, 0);
-        ok        = s->ctx[i] != NULL;
+        ok = s->ctx[i] != NULL;
     }
     for (int32_t il = 0; ok && il < model->n_layer; ++il) {
         declare_layer(s, &model->layers[il], il, devices[il]);
@@ -87,7 +87,7 @@ bool states_alloc(struct states * s, const struct lrnn_model * model, struct lrn
             continue;
         }
         ggml_backend_dev_t dev = model->devices[i].dev;
-        s->buffer[i]           = ggml_backend_alloc_ctx_tensors_from_buft(
+        s->buffer[i] = ggml_backend_alloc_ctx_tensors_from_buft(
                 s->ctx[i], ggml_backend_dev_buffer_type(dev));
         if (s->buffer[i] == NULL) {
             return error_set(err, LRNN_ERROR_NO_MEMORY,
@@ -128,7 +128,7 @@ void states_clear_cache(
         struct ggml_tensor * caches[2] = { s->cache_k[il], s->cache_v[il] };
         for (int i = 0; i < 2 && caches[i] != NULL; ++i) {
             const size_t begin = (size_t) seq * caches[i]->nb[2] + (size_t) from * caches[i]->nb[1];
-            const size_t size  = (size_t) (to - from) * caches[i]->nb[1];
+            const size_t size = (size_t) (to - from) * caches[i]->nb[1];
             for (size_t at = 0; at < size; at += sizeof(zeros)) { // not every backend has a memset
                 const size_t n = size - at < sizeof(zeros) ? size - at : sizeof(zeros);
                 ggml_backend_tensor_set(caches[i], zeros, begin + at, n);
@@ -142,7 +142,7 @@ bool states_visit(const struct states * s, const struct lrnn_model * model, int3
     for (int32_t il = 0; il < model->n_layer && length > 0; ++il) {
         const struct layer * layer = &model->layers[il];
         for (int32_t i = 0; i < layer->n_states; ++i) {
-            struct ggml_tensor * t    = s->state[il][i];
+            struct ggml_tensor * t = s->state[il][i];
             const size_t         slot = (size_t) states_slot(s, seq, length);
             if (!visitor(t, slot * t->nb[1], t->nb[1], user)) {
                 return false;

@@ -43,9 +43,9 @@ struct trace {
 struct trace * trace_new(const struct lrnn_session_params * params) {
     struct trace * t = calloc(1, sizeof(*t));
     if (t != NULL) {
-        t->kinds    = params->trace_kinds;
+        t->kinds = params->trace_kinds;
         t->callback = params->trace;
-        t->user     = params->trace_user;
+        t->user = params->trace_user;
     }
     return t;
 }
@@ -92,7 +92,7 @@ bool trace_graph(struct trace * t, const struct lrnn_model * model, const struct
     const int64_t n = ggml_graph_n_nodes(graph);
     if (n > t->cap_nodes) {
         free(t->nodes);
-        t->nodes     = malloc((size_t) n * sizeof(*t->nodes));
+        t->nodes = malloc((size_t) n * sizeof(*t->nodes));
         t->cap_nodes = t->nodes != NULL ? n : 0;
     }
     t->n_nodes = 0;
@@ -101,11 +101,11 @@ bool trace_graph(struct trace * t, const struct lrnn_model * model, const struct
                 err, LRNN_ERROR_NO_MEMORY, "out of memory for a trace of %" PRId64 " nodes", n);
     }
     for (int i = 0; i < n; ++i) {
-        struct ggml_tensor * op   = ggml_graph_node(graph, i);
+        struct ggml_tensor * op = ggml_graph_node(graph, i);
         struct traced_node   node = { .op = op };
         if ((t->kinds & LRNN_TRACE_MATRICES) && op->op == GGML_OP_MUL_MAT) {
             const struct ggml_tensor * view = op->src[0];
-            node.weight                     = view->view_src != NULL ? view->view_src : view;
+            node.weight = view->view_src != NULL ? view->view_src : view;
             if (!is_weight(node.weight)) {
                 continue; // attention: k and q
             }
@@ -125,7 +125,7 @@ bool trace_graph(struct trace * t, const struct lrnn_model * model, const struct
 bool trace_begin(struct trace * t, const struct batch * batch) {
     if (batch->n_seqs > t->cap_seqs) {
         free(t->seqs);
-        t->seqs     = malloc((size_t) batch->n_seqs * sizeof(*t->seqs));
+        t->seqs = malloc((size_t) batch->n_seqs * sizeof(*t->seqs));
         t->cap_seqs = t->seqs != NULL ? batch->n_seqs : 0;
     }
     if (t->seqs == NULL) {
@@ -133,15 +133,15 @@ bool trace_begin(struct trace * t, const struct batch * batch) {
     }
     for (int32_t i = 0; i < batch->n_seqs; ++i) {
         const struct graph_seq * s = &batch->seqs[i];
-        t->seqs[i]                 = (struct lrnn_trace_seq) {
-                            .seq      = s->seq,
-                            .first    = s->first,
-                            .count    = s->count,
-                            .position = s->position,
+        t->seqs[i] = (struct lrnn_trace_seq) {
+            .seq = s->seq,
+            .first = s->first,
+            .count = s->count,
+            .position = s->position,
         };
     }
-    t->n_seqs  = batch->n_seqs;
-    t->next    = 0;
+    t->n_seqs = batch->n_seqs;
+    t->next = 0;
     t->problem = LRNN_ERROR_NONE;
     return true;
 }
@@ -164,7 +164,7 @@ static void * room(struct scratch * s, size_t size) {
 // memory.
 static const float * values(struct trace * w, const struct ggml_tensor * t, int i) {
     ggml_backend_buffer_t buffer = t->view_src != NULL ? t->view_src->buffer : t->buffer;
-    const bool            here   = ggml_backend_buffer_is_host(buffer);
+    const bool            here = ggml_backend_buffer_is_host(buffer);
     if (here && ggml_is_contiguous(t)) {
         return t->data;
     }
@@ -202,13 +202,13 @@ static const float * values(struct trace * w, const struct ggml_tensor * t, int 
 
 // The names of the sources of an op; NULL: not part of a trace.
 static void name_householder(const char * names[GGML_MAX_SRC]) {
-    names[HOUSEHOLDER_SRC_Q]    = "q";
-    names[HOUSEHOLDER_SRC_K]    = "k";
-    names[HOUSEHOLDER_SRC_V]    = "v";
+    names[HOUSEHOLDER_SRC_Q] = "q";
+    names[HOUSEHOLDER_SRC_K] = "k";
+    names[HOUSEHOLDER_SRC_V] = "v";
     names[HOUSEHOLDER_SRC_BETA] = "beta";
     names[HOUSEHOLDER_SRC_GATE] = "gate";
-    names[HOUSEHOLDER_SRC_R]    = "r";
-    names[HOUSEHOLDER_SRC_W]    = "w";
+    names[HOUSEHOLDER_SRC_R] = "r";
+    names[HOUSEHOLDER_SRC_W] = "w";
 }
 
 static enum lrnn_transition name_signed(
@@ -220,19 +220,19 @@ static enum lrnn_transition name_signed(
         case SIGNED_SCAN_ELEMENT:
         case SIGNED_SCAN_SCALAR:
             names[SIGNED_SRC_GATE] = "dt";
-            names[SIGNED_SRC_AUX]  = "A";
+            names[SIGNED_SRC_AUX] = "A";
             return p->form == GGML_SIGNED_SCAN_TWO_EXP_M1 ? LRNN_TRANSITION_TWO_EXP_M1
                                                           : LRNN_TRANSITION_EXP;
         case SIGNED_SCAN_MLSTM:
             names[SIGNED_SRC_GATE] = "log_f";
-            names[SIGNED_SRC_AUX]  = "log_i";
+            names[SIGNED_SRC_AUX] = "log_i";
             return LRNN_TRANSITION_MLSTM;
         case SIGNED_SCAN_NONE:
         case SIGNED_SCAN_HEAD:
         case SIGNED_SCAN_CHANNEL: break;
     }
     names[SIGNED_SRC_GATE] = "gate";
-    names[SIGNED_SRC_AUX]  = "bonus";
+    names[SIGNED_SRC_AUX] = "bonus";
     return LRNN_TRANSITION_GATE;
 }
 
@@ -241,11 +241,11 @@ static const char * describe_scan(const struct ggml_tensor * op, struct lrnn_tra
         const char * names[GGML_MAX_SRC]) {
     const struct scan_params p = ggml_scan_params_get(op);
     const struct scan_dims   d = ggml_scan_dims_get(op);
-    event->n_head              = d.n_head;
-    event->d_k                 = d.d_k;
-    event->d_v                 = d.d_v;
-    event->scale               = p.scale;
-    event->eps                 = p.eps;
+    event->n_head = d.n_head;
+    event->d_k = d.d_k;
+    event->d_v = d.d_v;
+    event->scale = p.scale;
+    event->eps = p.eps;
     if (op->op == GGML_OP_SIGNED_SCAN) {
         event->transition = name_signed(&p, names);
         return "y";
@@ -257,20 +257,20 @@ static const char * describe_scan(const struct ggml_tensor * op, struct lrnn_tra
 }
 
 static void send(struct trace * t, const struct traced_node * node) {
-    const struct ggml_tensor * op                  = node->op;
+    const struct ggml_tensor * op = node->op;
     const char *               names[GGML_MAX_SRC] = { NULL };
-    const char *               result              = NULL;
+    const char *               result = NULL;
     struct lrnn_trace_tensor   tensors[TENSORS_MAX];
     struct lrnn_trace_event    event = {
-           .layer   = node->layer,
-           .slice   = node->slice,
-           .n_seqs  = t->n_seqs,
-           .seqs    = t->seqs,
+           .layer = node->layer,
+           .slice = node->slice,
+           .n_seqs = t->n_seqs,
+           .seqs = t->seqs,
            .tensors = tensors,
     };
     if (node->weight != NULL) {
         event.weight = node->weight->name;
-        names[1]     = "x";
+        names[1] = "x";
     } else {
         result = describe_scan(op, &event, names);
     }
@@ -281,8 +281,8 @@ static void send(struct trace * t, const struct traced_node * node) {
             continue;
         }
         struct lrnn_trace_tensor * to = &tensors[event.n_tensors];
-        to->name                      = name;
-        to->data                      = values(t, from, event.n_tensors);
+        to->name = name;
+        to->data = values(t, from, event.n_tensors);
         memcpy(to->ne, from->ne, sizeof(to->ne));
         if (event.weight != NULL && from->ne[1] == 1) { // [width, 1, T], from graph_linear
             to->ne[1] = from->ne[2];

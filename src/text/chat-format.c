@@ -36,7 +36,7 @@ static bool wrong(
 // Appends a string to f->text, which has room for it: the slices point into it.
 static bool take_string(struct chat_format * f, const char * key, struct json_value v,
         struct slice * out, struct lrnn_error * err) {
-    const size_t at     = f->text.n;
+    const size_t at = f->text.n;
     int64_t      n_lone = 0;
     if (v.kind != JSON_STRING) {
         return wrong(key, v, "a string", err);
@@ -106,8 +106,8 @@ static bool take_thinking(struct chat_format * f, struct json_value thinking,
                     (int) marks.n);
         }
         f->has_thinking = true;
-        f->think_open   = marks.name[0];
-        f->think_close  = marks.name[1];
+        f->think_open = marks.name[0];
+        f->think_close = marks.name[1];
     }
     if (drop.kind == JSON_MISSING) {
         return true;
@@ -117,7 +117,7 @@ static bool take_thinking(struct chat_format * f, struct json_value thinking,
     }
     f->drop_thinking = true;
     f->drop_newlines = json_string_is(drop, "\n", 1);
-    f->drop_space    = json_string_is(drop, " ", 1);
+    f->drop_space = json_string_is(drop, " ", 1);
     if (!f->drop_newlines && !f->drop_space && !json_string_is(drop, "", 0)) {
         return wrong("drop_thinking", drop, "\"\", \"\\n\" or \" \"", err);
     }

@@ -52,7 +52,7 @@ static void add_stop(struct lrnn_chat * chat, int64_t id) {
 // The index of the longest special token of the format at the start of a literal; -1: none.
 static int32_t special_at(const struct lrnn_chat * chat, const char * p, size_t size) {
     const struct chat_names * special = &chat->format.special;
-    int32_t                   found   = -1;
+    int32_t                   found = -1;
     for (int32_t i = 0; i < special->n; ++i) {
         const struct slice name = special->name[i];
         if (name.size <= size && memcmp(name.data, p, name.size) == 0 &&
@@ -65,8 +65,8 @@ static int32_t special_at(const struct lrnn_chat * chat, const char * p, size_t 
 
 static bool resolve_tokens(
         struct lrnn_chat * chat, const struct model_file * file, struct lrnn_error * err) {
-    const struct tokenizer *   tok    = chat->tok;
-    const struct chat_format * f      = &chat->format;
+    const struct tokenizer *   tok = chat->tok;
+    const struct chat_format * f = &chat->format;
     const struct slice         answer = f->literal[CHAT_ASSISTANT_USER];
     char                       quote[QUOTE_SIZE];
     int64_t                    eot = -1;
@@ -152,7 +152,7 @@ struct lrnn_chat * chat_new(const struct tokenizer * tok, const struct model_fil
         error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a chat format");
         return NULL;
     }
-    chat->tok     = tok;
+    chat->tok = tok;
     chat->n_vocab = n_vocab;
     if (!find_format(file, format, &from, &json, &data, err)) {
         lrnn_chat_free(chat);
@@ -187,7 +187,7 @@ bool lrnn_chat_is_end(const struct lrnn_chat * chat, int32_t token) {
 
 const char * lrnn_chat_thinking_mark(const struct lrnn_chat * chat, bool closing, size_t * size) {
     const struct slice mark = closing ? chat->format.think_close : chat->format.think_open;
-    *size                   = mark.size;
+    *size = mark.size;
     return mark.data;
 }
 
@@ -197,7 +197,7 @@ static struct slice generation_literal(const struct chat_format * f, bool no_thi
 }
 
 bool lrnn_chat_begins_thinking(const struct lrnn_chat * chat, bool no_thinking) {
-    const struct chat_format * f      = &chat->format;
+    const struct chat_format * f = &chat->format;
     struct slice               prompt = generation_literal(f, no_thinking);
     while (prompt.size > 0 && prompt.data[prompt.size - 1] == '\n') {
         --prompt.size;
@@ -259,9 +259,9 @@ static bool write_text(struct chat_writer * w, struct slice text, struct lrnn_er
 // shows for the answer later on: then the tokens stand for it.
 static bool keeps_tokens(const struct lrnn_chat * chat, const struct lrnn_message * m,
         struct slice content, bool no_thinking) {
-    const struct slice    shown  = chat->format.literal[CHAT_USER_ASSISTANT];
+    const struct slice    shown = chat->format.literal[CHAT_USER_ASSISTANT];
     const struct slice    prompt = generation_literal(&chat->format, no_thinking);
-    struct lrnn_decoder * d      = m->tokens != NULL ? decoder_new(chat->tok, true) : NULL;
+    struct lrnn_decoder * d = m->tokens != NULL ? decoder_new(chat->tok, true) : NULL;
     struct buffer         a = { 0 }, b = { 0 };
     size_t                size;
 
@@ -270,7 +270,7 @@ static bool keeps_tokens(const struct lrnn_chat * chat, const struct lrnn_messag
               buffer_append(&b, content.data, content.size);
     for (int64_t i = 0; ok && i < m->n_tokens; ++i) {
         const char * text = lrnn_decoder_push(d, m->tokens[i], &size);
-        ok                = buffer_append(&a, text, size);
+        ok = buffer_append(&a, text, size);
     }
     if (ok) {
         const char * text = lrnn_decoder_end(d, &size);
@@ -304,7 +304,7 @@ static bool write_answer(struct chat_writer * w, const struct lrnn_message * m, 
 
 static bool check_messages(const struct lrnn_chat * chat, const struct lrnn_message * messages,
         int64_t n, struct lrnn_error * err) {
-    const struct chat_format * f      = &chat->format;
+    const struct chat_format * f = &chat->format;
     const bool                 system = n > 0 && strcmp(messages[0].role, "system") == 0;
     for (int64_t i = 0; i < n; ++i) {
         const int64_t      turn = i - system;
@@ -345,17 +345,17 @@ static bool write_conversation(struct chat_writer * w, const struct lrnn_message
         int64_t n, bool no_thinking, struct lrnn_error * err) {
     static const enum chat_literal before_user[N_CHAT_ROLES + 1] = { CHAT_SYSTEM_USER,
         CHAT_BEGIN_USER, CHAT_ASSISTANT_USER, CHAT_BEGIN_USER };
-    const struct chat_format *     f                             = &w->chat->format;
-    enum chat_role                 last                          = N_CHAT_ROLES;
+    const struct chat_format *     f = &w->chat->format;
+    enum chat_role                 last = N_CHAT_ROLES;
 
     for (int64_t i = 0; i < n; ++i) {
-        const struct lrnn_message * m    = &messages[i];
+        const struct lrnn_message * m = &messages[i];
         enum chat_role              role = CHAT_SYSTEM;
         while (strcmp(m->role, CHAT_ROLE_NAMES[role]) != 0) {
             ++role;
         }
         const struct slice text = chat_content(f, role, (struct slice) { m->content, m->size });
-        bool               ok   = true;
+        bool               ok = true;
         if (role == CHAT_ASSISTANT) {
             ok = write_answer(w, m, no_thinking, err);
         } else if (role == CHAT_USER || !f->omit_empty_system || text.size > 0) {
@@ -377,7 +377,7 @@ static bool write_conversation(struct chat_writer * w, const struct lrnn_message
 // answer; never the middle of a special token.
 static size_t shared_size(const struct lrnn_chat * chat, struct slice prompt) {
     const struct slice earlier = chat->format.literal[CHAT_USER_ASSISTANT];
-    size_t             at      = 0;
+    size_t             at = 0;
     while (at < prompt.size) {
         const int32_t i = special_at(chat, prompt.data + at, prompt.size - at);
         const size_t  n = i < 0 ? 1 : chat->format.special.name[i].size;
@@ -394,9 +394,9 @@ bool lrnn_chat_tokenize(const struct lrnn_chat * chat, const struct lrnn_message
         int64_t * n_stable, struct lrnn_error * err) {
     const struct slice prompt = generation_literal(&chat->format, no_thinking);
     const size_t       shared = shared_size(chat, prompt);
-    struct chat_writer w      = { .chat = chat };
+    struct chat_writer w = { .chat = chat };
 
-    *tokens   = NULL;
+    *tokens = NULL;
     *n_tokens = 0;
     // stable are the tokens up to the last special one that the prompt for an answer has in common
     // with the text before an earlier answer
@@ -404,7 +404,7 @@ bool lrnn_chat_tokenize(const struct lrnn_chat * chat, const struct lrnn_message
               write_conversation(&w, messages, n_messages, no_thinking, err) &&
               write_literal(&w, (struct slice) { prompt.data, shared }, err);
     const size_t n_end = w.n_special_end;
-    ok                 = ok &&
+    ok = ok &&
          write_literal(&w, (struct slice) { prompt.data + shared, prompt.size - shared }, err) &&
          flush_text(&w, err);
     buffer_free(&w.text);
@@ -412,7 +412,7 @@ bool lrnn_chat_tokenize(const struct lrnn_chat * chat, const struct lrnn_message
         token_ids_free(&w.ids);
         return false;
     }
-    *tokens   = w.ids.data;
+    *tokens = w.ids.data;
     *n_tokens = (int64_t) w.ids.n;
     if (n_stable != NULL) {
         *n_stable = (int64_t) n_end;

@@ -54,13 +54,13 @@ const char * lrnn_decoder_push(struct lrnn_decoder * d, int32_t id, size_t * siz
         d->n += s.size;
     }
     d->n_ready = utf8_complete(d->text, d->n);
-    *size      = d->n_ready;
+    *size = d->n_ready;
     return d->text;
 }
 
 const char * lrnn_decoder_end(struct lrnn_decoder * d, size_t * size) {
     advance(d);
     d->n_ready = d->n;
-    *size      = d->n;
+    *size = d->n;
     return d->text;
 }

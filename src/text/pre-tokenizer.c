@@ -22,7 +22,7 @@ static enum char_class class_at(const char * p, const char * end, const char ** 
 static enum char_class word_class_at(
         const char * p, const char * end, bool marks, const char ** next) {
     const enum char_class class = class_at(p, end, next);
-    const char * q              = p;
+    const char * q = p;
     return marks && class == CHAR_CLASS_OTHER && p < end && char_is_mark(utf8_next(&q))
                    ? CHAR_CLASS_LETTER
                    : class;
@@ -72,11 +72,11 @@ static const char * contraction(const char * p, const char * end, bool fold) {
 // Skips white space, except for its last character if a word follows.
 static const char * space_run(const char * p, const char * end) {
     const char * last = p;
-    const char * q    = p;
+    const char * q = p;
     const char * next;
     while (q < end && class_at(q, end, &next) == CHAR_CLASS_SPACE) {
         last = q;
-        q    = next;
+        q = next;
     }
     return q == end || last == p ? q : last;
 }
@@ -120,7 +120,7 @@ static const char * llama3_next(const char * p, const char * end, size_t n_digit
     }
     const char * second; // the second character
     const char * third;
-    enum char_class class       = word_class_at(p, end, marks, &second);
+    enum char_class class = word_class_at(p, end, marks, &second);
     const enum char_class after = word_class_at(second, end, marks, &third);
 
     if (class == CHAR_CLASS_LETTER) {

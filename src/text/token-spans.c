@@ -58,23 +58,23 @@ struct stretch {
 
 static bool next_stretch(const struct cover * c, struct stretch * s, struct buffer * work) {
     const size_t start = s->start + s->raw;
-    size_t       end   = start;
+    size_t       end = start;
     while (end < c->size && ((unsigned char) c->text[end] & 0x80) == 0) {
         end++;
     }
     while (end < c->size && ((unsigned char) c->text[end] & 0x80) != 0) {
         end++;
     }
-    const size_t raw    = end - start;
+    const size_t raw = end - start;
     size_t       normal = raw;
-    bool         same   = true;
+    bool         same = true;
     if (!nfc_quick_check(c->text + start, raw)) {
         work->n = 0;
         if (!nfc_normalize(c->text + start, raw, work)) {
             return false;
         }
         normal = work->n;
-        same   = normal == raw && memcmp(work->data, c->text + start, raw) == 0;
+        same = normal == raw && memcmp(work->data, c->text + start, raw) == 0;
     }
     *s = (struct stretch) {
         .start = start, .raw = raw, .begin = s->begin + s->normal, .normal = normal, .same = same
@@ -92,7 +92,7 @@ static bool raw_offset(
         }
     }
     const size_t in = at - s->begin;
-    *raw            = s->start + (in >= s->normal ? s->raw : s->same || in < s->raw ? in : s->raw);
+    *raw = s->start + (in >= s->normal ? s->raw : s->same || in < s->raw ? in : s->raw);
     return true;
 }
 
@@ -121,16 +121,16 @@ bool tokenizer_spans(const struct tokenizer * tok, const char * text, size_t siz
                 utf8_valid(text, size));
     }
     const bool     normalized = tok->nfc && !nfc_quick_check(text, size);
-    struct cover   c          = { .text = text, .size = size };
-    struct stretch s          = { .same = true };
-    struct buffer  work       = { 0 };
-    size_t         normal     = 0; // bytes of all tokens so far
-    int            in_mark    = 0;
-    bool           ok         = true;
+    struct cover   c = { .text = text, .size = size };
+    struct stretch s = { .same = true };
+    struct buffer  work = { 0 };
+    size_t         normal = 0; // bytes of all tokens so far
+    int            in_mark = 0;
+    bool           ok = true;
 
     for (int64_t i = 0; i < n_tokens && ok; ++i) {
         struct slice token = tokenizer_token_bytes(tok, tokens[i]);
-        size_t       n     = token.size;
+        size_t       n = token.size;
         if (tok->kind == TOKENIZER_SPM) {
             if (i == 0 && tok->add_space_prefix && token.size > 0 && token.data[0] == ' ') {
                 token.data++;
@@ -143,7 +143,7 @@ bool tokenizer_spans(const struct tokenizer * tok, const char * text, size_t siz
             const size_t before = c.at;
             normal += token.size;
             ok = raw_offset(&c, &s, &work, normal, &c.at);
-            n  = c.at - before;
+            n = c.at - before;
         } else if (starts_with(&c, token.data, token.size)) {
             c.at += token.size;
         } else {

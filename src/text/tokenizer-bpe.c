@@ -40,11 +40,11 @@ static bool in_alphabet(struct slice text) {
 
 // Appends the bytes of a text in the alphabet. Returns false if out of memory.
 static bool alphabet_decode(struct slice text, struct buffer * out) {
-    bool         ok  = true;
+    bool         ok = true;
     const char * end = text.data + text.size;
     for (const char * p = text.data; ok && p < end;) {
         const char c = (char) alphabet_byte(utf8_next(&p));
-        ok           = buffer_append(out, &c, 1);
+        ok = buffer_append(out, &c, 1);
     }
     return ok;
 }
@@ -75,7 +75,7 @@ static bool add_merge(struct tokenizer * tok, struct slice merge, size_t rank,
     char quote[QUOTE_SIZE];
 
     const char * space = merge.size > 0 ? memchr(merge.data, ' ', merge.size) : NULL;
-    const size_t n     = space != NULL ? (size_t) (space - merge.data) : 0;
+    const size_t n = space != NULL ? (size_t) (space - merge.data) : 0;
     if (n == 0 || n + 1 == merge.size || memchr(space + 1, ' ', merge.size - n - 1) != NULL) {
         return error_set(err, LRNN_ERROR_BAD_MODEL,
                 "tokenizer.ggml.merges[%zu] is %s; expected two tokens separated by one space",
@@ -116,7 +116,7 @@ bool bpe_init(struct tokenizer * tok, const struct tokenizer_def * def, struct l
         }
     }
     for (unsigned byte = 0; byte < 256; ++byte) {
-        const char c       = (char) byte;
+        const char c = (char) byte;
         tok->byte_id[byte] = symbol_find(tok, &c, 1);
         // bytes that never occur in UTF-8 may be missing
         if (tok->byte_id[byte] < 0 && byte != 0xC0 && byte != 0xC1 && byte < 0xF5) {
@@ -126,7 +126,7 @@ bool bpe_init(struct tokenizer * tok, const struct tokenizer_def * def, struct l
     }
 
     struct buffer bytes = { 0 };
-    bool          ok    = true;
+    bool          ok = true;
     for (size_t i = 0; ok && i < def->n_merges; ++i) {
         ok = add_merge(tok, def->merges[i], i, &bytes, err);
     }

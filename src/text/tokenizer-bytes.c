@@ -11,7 +11,7 @@ bool bytes_init(struct tokenizer * tok, struct lrnn_error * err) {
                 (int) tok->n_tokens);
     }
     for (int32_t id = 0; id < tok->n_tokens; ++id) {
-        const struct slice s    = symbol_bytes(tok, id);
+        const struct slice s = symbol_bytes(tok, id);
         const int          type = tok->type[id];
         if (id < 256 && (type != TOKEN_BYTE || (uint8_t) s.data[0] != id)) {
             return error_set(err, LRNN_ERROR_BAD_MODEL,

@@ -18,7 +18,7 @@ static void add_int(struct sha256 * sha, int64_t value) {
 // one without elements.
 static void add_key(struct sha256 * sha, const struct model_file * file, const char * name) {
     const struct model_key * key = model_file_find_key(file, name);
-    const size_t             n   = key != NULL ? key->n : 0;
+    const size_t             n = key != NULL ? key->n : 0;
     sha256_add(sha, name, strlen(name) + 1);
     add_int(sha, (int64_t) n);
     for (size_t i = 0; i < n; ++i) {

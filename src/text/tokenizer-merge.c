@@ -27,8 +27,8 @@ static size_t merges_slot(const struct merges * m, uint64_t key) {
 
 static bool merges_grow(struct merges * m) {
     struct merges big = { .size = m->size == 0 ? 1024 : m->size * 2, .n = m->n };
-    big.key           = malloc(big.size * sizeof(*big.key));
-    big.value         = malloc(big.size * sizeof(*big.value));
+    big.key = malloc(big.size * sizeof(*big.key));
+    big.value = malloc(big.size * sizeof(*big.value));
     if (big.key == NULL || big.value == NULL) {
         merges_free(&big);
         return false;
@@ -39,8 +39,8 @@ static bool merges_grow(struct merges * m) {
     for (size_t i = 0; i < m->size; ++i) {
         if (m->key[i] != FREE) {
             const size_t slot = merges_slot(&big, m->key[i]);
-            big.key[slot]     = m->key[i];
-            big.value[slot]   = m->value[i];
+            big.key[slot] = m->key[i];
+            big.value[slot] = m->value[i];
         }
     }
     merges_free(m);
@@ -52,10 +52,10 @@ bool merges_put(struct merges * m, int32_t left, int32_t right, uint32_t rank, i
     if (m->n * 2 >= m->size && !merges_grow(m)) {
         return false;
     }
-    const uint64_t key  = pair_key(left, right);
+    const uint64_t key = pair_key(left, right);
     const size_t   slot = merges_slot(m, key);
     m->n += m->key[slot] == FREE;
-    m->key[slot]   = key;
+    m->key[slot] = key;
     m->value[slot] = (uint64_t) rank << 32 | (uint32_t) result;
     return true;
 }
@@ -75,7 +75,7 @@ static bool merges_get(
     if (m->key[slot] == FREE) {
         return false;
     }
-    *rank   = (uint32_t) (m->value[slot] >> 32);
+    *rank = (uint32_t) (m->value[slot] >> 32);
     *result = (int32_t) (m->value[slot] & UINT32_MAX);
     return true;
 }
@@ -104,7 +104,7 @@ static void heap_sink(struct merge_candidate * heap, size_t n, size_t i) {
             break;
         }
         heap[i] = heap[child];
-        i       = child;
+        i = child;
     }
     heap[i] = c;
 }
@@ -113,7 +113,7 @@ static void heap_rise(struct merge_candidate * heap, size_t i) {
     const struct merge_candidate c = heap[i];
     while (i > 0 && heap[(i - 1) / 2].order > c.order) {
         heap[i] = heap[(i - 1) / 2];
-        i       = (i - 1) / 2;
+        i = (i - 1) / 2;
     }
     heap[i] = c;
 }
@@ -141,7 +141,7 @@ bool merge_work_push(struct merge_work * w, int32_t id, uint32_t start) {
         return false;
     }
     const int32_t n = (int32_t) w->n_symbols++;
-    w->symbols[n]   = (struct symbol) { .id = id, .prev = n - 1, .next = -1, .start = start };
+    w->symbols[n] = (struct symbol) { .id = id, .prev = n - 1, .next = -1, .start = start };
     if (n > 0) {
         w->symbols[n - 1].next = n;
     }
@@ -170,13 +170,13 @@ bool merge_symbols(const struct merges * m, struct merge_work * w) {
     struct symbol * s = w->symbols;
     while (w->n_heap > 0) {
         const struct merge_candidate c = w->heap[0];
-        w->heap[0]                     = w->heap[--w->n_heap];
+        w->heap[0] = w->heap[--w->n_heap];
         if (w->n_heap > 0) {
             heap_sink(w->heap, w->n_heap, 0);
         }
 
         // the symbols may have been merged with others in the meantime
-        const int32_t left  = (int32_t) (c.order & UINT32_MAX);
+        const int32_t left = (int32_t) (c.order & UINT32_MAX);
         const int32_t right = s[left].next;
         uint32_t      rank;
         int32_t       result;
@@ -185,12 +185,12 @@ bool merge_symbols(const struct merges * m, struct merge_work * w) {
             continue;
         }
 
-        s[left].id   = result;
+        s[left].id = result;
         s[left].next = s[right].next;
         if (s[left].next >= 0) {
             s[s[left].next].prev = left;
         }
-        s[right].id   = SYMBOL_NONE; // invalidates the candidates that start here
+        s[right].id = SYMBOL_NONE; // invalidates the candidates that start here
         s[right].next = -1;
 
         if (candidate_add(m, w, s[left].prev)) {

@@ -51,7 +51,7 @@ bool spm_token(struct slice text, int32_t id, enum token_type type, struct buffe
                     (int) id, slice_quote(quote, sizeof(quote), text));
         }
         const char byte = (char) (hex_digit(text.data[3]) * 16 + hex_digit(text.data[4]));
-        ok              = buffer_append(out, &byte, 1);
+        ok = buffer_append(out, &byte, 1);
     } else if (type == TOKEN_NORMAL || type == TOKEN_USER_DEFINED) {
         if (utf8_valid(text.data, text.size) != text.size) {
             return error_set(err, LRNN_ERROR_BAD_MODEL,
@@ -80,7 +80,7 @@ static bool add_characters(struct tokenizer * tok, struct lrnn_error * err) {
         const uint32_t end = tok->offset[id + 1];
         for (uint32_t at = tok->offset[id]; at < end;) {
             const char * start = tok->bytes.data + at;
-            const char * next  = start;
+            const char * next = start;
             utf8_next(&next);
             const size_t len = (size_t) (next - start);
             at += (uint32_t) len;
@@ -115,7 +115,7 @@ static bool add_characters(struct tokenizer * tok, struct lrnn_error * err) {
 // adjacent in no token, no merge can join them, so the text can be cut there before merging.
 static bool add_joints(struct tokenizer * tok, int32_t id) {
     const struct slice text = symbol_bytes(tok, id);
-    const char *       end  = text.data + text.size;
+    const char *       end = text.data + text.size;
     int32_t            left = SYMBOL_NONE;
     for (const char * p = text.data; p < end;) {
         const char * start = p;
@@ -155,10 +155,10 @@ static bool add_merges(struct tokenizer * tok, int32_t id, uint32_t rank) {
     uint64_t power[TOKENIZER_MAX_TOKEN_LEN + 1]; // B^i
 
     const struct slice text = symbol_bytes(tok, id);
-    hash[0]                 = 0;
-    power[0]                = 1;
+    hash[0] = 0;
+    power[0] = 1;
     for (size_t i = 0; i < text.size; ++i) {
-        hash[i + 1]  = hash[i] * SYMBOL_HASH_BASE + (uint8_t) text.data[i] + 1;
+        hash[i + 1] = hash[i] * SYMBOL_HASH_BASE + (uint8_t) text.data[i] + 1;
         power[i + 1] = power[i] * SYMBOL_HASH_BASE;
     }
     for (size_t cut = 1; cut < text.size; ++cut) {
@@ -169,7 +169,7 @@ static bool add_merges(struct tokenizer * tok, int32_t id, uint32_t rank) {
         if (left < 0) {
             continue;
         }
-        const uint64_t tail  = hash[text.size] - hash[cut] * power[text.size - cut];
+        const uint64_t tail = hash[text.size] - hash[cut] * power[text.size - cut];
         const int32_t  right = symbol_find_hashed(tok, text.data + cut, text.size - cut, tail);
         if (right >= 0 && !merges_put(&tok->merges, left, right, rank, id)) {
             return false;
@@ -216,7 +216,7 @@ bool spm_init(struct tokenizer * tok, const struct tokenizer_def * def, struct l
         return false;
     }
     float * sorted = malloc(def->n_scores * sizeof(*sorted));
-    bool    ok     = sorted != NULL;
+    bool    ok = sorted != NULL;
     if (ok) {
         memcpy(sorted, def->scores, def->n_scores * sizeof(*sorted));
         qsort(sorted, def->n_scores, sizeof(*sorted), score_compare);
@@ -241,7 +241,7 @@ static bool push_bytes(
         const struct tokenizer * tok, const char * data, size_t len, struct token_ids * ids) {
     if (len == 1 && *data == ' ') {
         data = SPACE_MARK;
-        len  = SPACE_MARK_LEN;
+        len = SPACE_MARK_LEN;
     }
     bool ok = true;
     for (size_t i = 0; ok && i < len; ++i) {
@@ -254,13 +254,13 @@ static bool push_bytes(
 static bool encode_run(const struct tokenizer * tok, size_t end, struct tokenize_work * w) {
     bool ok = merge_symbols(&tok->merges, &w->merge);
     for (int32_t i = w->merge.n_symbols > 0 ? 0 : -1; ok && i >= 0; i = w->merge.symbols[i].next) {
-        const struct symbol * s  = &w->merge.symbols[i];
+        const struct symbol * s = &w->merge.symbols[i];
         const int32_t         id = s->id >= 0 ? s->id & ~SYMBOL_FROZEN : s->id;
         if (id >= 0 && id < tok->n_tokens) {
             ok = token_ids_push(w->ids, id);
         } else {
             const size_t stop = s->next >= 0 ? w->merge.symbols[s->next].start : end;
-            ok                = push_bytes(tok, w->text.data + s->start, stop - s->start, w->ids);
+            ok = push_bytes(tok, w->text.data + s->start, stop - s->start, w->ids);
         }
     }
     w->merge.n_symbols = 0;
@@ -269,7 +269,7 @@ static bool encode_run(const struct tokenizer * tok, size_t end, struct tokenize
 
 bool spm_encode(
         const struct tokenizer * tok, const char * text, size_t len, struct tokenize_work * w) {
-    w->text.n          = 0;
+    w->text.n = 0;
     w->merge.n_symbols = 0;
 
     if (len == 0) {
@@ -281,8 +281,8 @@ bool spm_encode(
     }
 
     const char * start = w->text.data;
-    const char * end   = start + w->text.n;
-    int32_t      left  = SYMBOL_NONE;
+    const char * end = start + w->text.n;
+    int32_t      left = SYMBOL_NONE;
     for (const char * p = start; p < end;) {
         const char * next = p;
         int32_t      id;
@@ -300,7 +300,7 @@ bool spm_encode(
             return false;
         }
         left = id;
-        p    = next;
+        p = next;
     }
     return encode_run(tok, w->text.n, w);
 }

@@ -23,7 +23,7 @@ static uint32_t entry_common(const struct trie_entry * a, const struct trie_entr
 }
 
 bool trie_build(struct trie * trie, struct trie_entry * entries, size_t n, int32_t duplicate[2]) {
-    *trie        = (struct trie) { 0 };
+    *trie = (struct trie) { 0 };
     duplicate[0] = duplicate[1] = -1;
     if (n == 0) {
         return true;
@@ -44,35 +44,35 @@ bool trie_build(struct trie * trie, struct trie_entry * entries, size_t n, int32
 
     // node i is the prefix of length depth[i] that entries begin[i] .. end[i] − 1 share
     uint32_t * begin = malloc(n_nodes * sizeof(*begin));
-    uint32_t * end   = malloc(n_nodes * sizeof(*end));
+    uint32_t * end = malloc(n_nodes * sizeof(*end));
     uint32_t * depth = malloc(n_nodes * sizeof(*depth));
-    trie->first      = malloc((n_nodes + 1) * sizeof(*trie->first));
-    trie->id         = malloc(n_nodes * sizeof(*trie->id));
-    trie->byte       = malloc(n_nodes);
-    const bool ok    = begin != NULL && end != NULL && depth != NULL && trie->first != NULL &&
+    trie->first = malloc((n_nodes + 1) * sizeof(*trie->first));
+    trie->id = malloc(n_nodes * sizeof(*trie->id));
+    trie->byte = malloc(n_nodes);
+    const bool ok = begin != NULL && end != NULL && depth != NULL && trie->first != NULL &&
                     trie->id != NULL && trie->byte != NULL;
     if (ok) {
         uint32_t made = 1;
-        begin[0]      = 0;
-        end[0]        = (uint32_t) n;
-        depth[0]      = 0;
+        begin[0] = 0;
+        end[0] = (uint32_t) n;
+        depth[0] = 0;
         for (uint32_t node = 0; node < made; ++node) {
             uint32_t       i = begin[node];
             const uint32_t d = depth[node];
 
             trie->first[node] = made - 1;
-            trie->id[node]    = -1;
+            trie->id[node] = -1;
             if (entries[i].len == d) { // the shortest entry comes first
                 trie->id[node] = entries[i++].id;
             }
             while (i < end[node]) {
-                const char c         = entries[i].data[d];
+                const char c = entries[i].data[d];
                 trie->byte[made - 1] = (uint8_t) c;
-                begin[made]          = i;
+                begin[made] = i;
                 while (i < end[node] && entries[i].data[d] == c) {
                     i++;
                 }
-                end[made]   = i;
+                end[made] = i;
                 depth[made] = d + 1;
                 if (node == 0) {
                     trie->root[(uint8_t) c] = (int32_t) made;
@@ -81,7 +81,7 @@ bool trie_build(struct trie * trie, struct trie_entry * entries, size_t n, int32
             }
         }
         trie->first[made] = made - 1;
-        trie->n_nodes     = made;
+        trie->n_nodes = made;
     } else {
         trie_free(trie);
     }
@@ -99,8 +99,8 @@ void trie_free(struct trie * trie) {
 }
 
 size_t trie_longest(const struct trie * trie, const char * p, const char * end, int32_t * id) {
-    uint32_t node  = (uint32_t) trie->root[(uint8_t) *p];
-    size_t   len   = 0;
+    uint32_t node = (uint32_t) trie->root[(uint8_t) *p];
+    size_t   len = 0;
     size_t   depth = 1;
     while (node != 0) {
         if (trie->id[node] >= 0) {
@@ -110,7 +110,7 @@ size_t trie_longest(const struct trie * trie, const char * p, const char * end, 
         if (p + depth == end) {
             break;
         }
-        const uint8_t c  = (uint8_t) p[depth++];
+        const uint8_t c = (uint8_t) p[depth++];
         uint32_t      lo = trie->first[node], hi = trie->first[node + 1];
         while (lo < hi) { // finds the first edge that is not below c
             const uint32_t mid = lo + (hi - lo) / 2;

@@ -16,7 +16,7 @@ bool world_token(struct slice text, int32_t id, enum token_type type, struct buf
         char c = text.data[i];
         if (c == '\\') {
             const size_t left = text.size - ++i;
-            c                 = left > 0 ? text.data[i] : 0;
+            c = left > 0 ? text.data[i] : 0;
             const bool is_hex = c == 'x' && left > 2 && hex_digit(text.data[i + 1]) >= 0 &&
                                 hex_digit(text.data[i + 2]) >= 0;
             if (left == 0 || (c == 'x' && !is_hex)) {

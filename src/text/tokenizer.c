@@ -51,14 +51,14 @@ int32_t symbol_find(const struct tokenizer * tok, const char * data, size_t len)
 }
 
 static bool slots_grow(struct tokenizer * tok) {
-    uint32_t *   old   = tok->slots;
+    uint32_t *   old = tok->slots;
     const size_t n_old = tok->n_slots;
-    const size_t n     = n_old == 0 ? 1024 : n_old * 2;
+    const size_t n = n_old == 0 ? 1024 : n_old * 2;
     uint32_t *   slots = calloc(n, sizeof(*slots));
     if (slots == NULL) {
         return false;
     }
-    tok->slots   = slots;
+    tok->slots = slots;
     tok->n_slots = n;
     for (size_t i = 0; i < n_old; ++i) {
         if (old[i] != 0) {
@@ -76,7 +76,7 @@ bool symbol_insert(struct tokenizer * tok, int32_t id, struct lrnn_error * err) 
                 (int) tok->n_tokens);
     }
     const struct slice s = symbol_bytes(tok, id);
-    uint32_t * slot      = &tok->slots[slot_find(tok, s.data, s.size, symbol_hash(s.data, s.size))];
+    uint32_t * slot = &tok->slots[slot_find(tok, s.data, s.size, symbol_hash(s.data, s.size))];
     if (*slot != 0) {
         char quote[QUOTE_SIZE];
         return error_set(err, LRNN_ERROR_BAD_MODEL,
@@ -95,10 +95,10 @@ bool symbol_insert(struct tokenizer * tok, int32_t id, struct lrnn_error * err) 
 static bool check_model(
         struct tokenizer * tok, const struct tokenizer_def * def, struct lrnn_error * err) {
     static const char * const names[] = {
-        [TOKENIZER_SPM]     = "llama",
-        [TOKENIZER_BPE]     = "gpt2",
-        [TOKENIZER_WORLD]   = "rwkv",
-        [TOKENIZER_BYTES]   = "lrnn-bytes",
+        [TOKENIZER_SPM] = "llama",
+        [TOKENIZER_BPE] = "gpt2",
+        [TOKENIZER_WORLD] = "rwkv",
+        [TOKENIZER_BYTES] = "lrnn-bytes",
         [TOKENIZER_SYMBOLS] = "lrnn-symbols",
     };
     char quote[QUOTE_SIZE];
@@ -167,10 +167,10 @@ static bool load_tokens(
                 "tokenizer.ggml.token_type has %zu numbers; expected %zu, one per token",
                 def->n_types, def->n_tokens);
     }
-    tok->n_tokens  = (int32_t) def->n_tokens;
+    tok->n_tokens = (int32_t) def->n_tokens;
     tok->n_symbols = tok->n_tokens;
-    tok->type      = malloc(def->n_tokens);
-    tok->offset    = malloc((def->n_tokens + 2) * sizeof(*tok->offset));
+    tok->type = malloc(def->n_tokens);
+    tok->offset = malloc((def->n_tokens + 2) * sizeof(*tok->offset));
     if (tok->type == NULL || tok->offset == NULL) {
         return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for %zu tokens", def->n_tokens);
     }
@@ -200,7 +200,7 @@ static bool load_tokens(
         tok->offset[id + 1] = (uint32_t) tok->bytes.n;
 
         const uint32_t len = tok->offset[id + 1] - tok->offset[id];
-        tok->max_len       = len > tok->max_len ? len : tok->max_len;
+        tok->max_len = len > tok->max_len ? len : tok->max_len;
     }
     return true;
 }
@@ -252,7 +252,7 @@ bool tokens_trie(const struct tokenizer * tok, enum token_type type_a, enum toke
     for (int32_t id = 0; id < tok->n_tokens; ++id) {
         if (tok->type[id] == type_a || tok->type[id] == type_b) {
             const struct slice s = symbol_bytes(tok, id);
-            entries[n++]         = (struct trie_entry) { s.data, (uint32_t) s.size, id };
+            entries[n++] = (struct trie_entry) { s.data, (uint32_t) s.size, id };
         }
     }
     int32_t    duplicate[2];
@@ -367,7 +367,7 @@ typedef bool (*encode_fn)(
 // them to `encode`.
 static bool encode_between(const struct tokenizer * tok, const struct trie * trie, encode_fn encode,
         const char * text, size_t len, struct tokenize_work * w) {
-    const char * end   = text + len;
+    const char * end = text + len;
     const char * start = text; // of the text not encoded yet
     for (const char * p = text; trie->n_nodes > 0 && p < end;) {
         int32_t      id;
@@ -410,25 +410,25 @@ bool tokenizer_encode(const struct tokenizer * tok, const char * text, size_t le
                 len, TOKENIZER_MAX_TEXT_LEN);
     }
     const size_t n_before = ids->n;
-    const bool   parse    = (flags & LRNN_TOKENIZE_PARSE_SPECIAL) != 0;
-    const bool   bos      = (flags & LRNN_TOKENIZE_ADD_BOS) != 0 && tok->add_bos;
-    const bool   eos      = (flags & LRNN_TOKENIZE_ADD_EOS) != 0 && tok->add_eos;
+    const bool   parse = (flags & LRNN_TOKENIZE_PARSE_SPECIAL) != 0;
+    const bool   bos = (flags & LRNN_TOKENIZE_ADD_BOS) != 0 && tok->add_bos;
+    const bool   eos = (flags & LRNN_TOKENIZE_ADD_EOS) != 0 && tok->add_eos;
     // the only error of most kinds; symbols_encode may replace it
     error_set(
             err, LRNN_ERROR_NO_MEMORY, "out of memory for the tokens of a text of %zu bytes", len);
 
-    struct tokenize_work work     = { .ids = ids };
+    struct tokenize_work work = { .ids = ids };
     struct buffer        replaced = { 0 };
 
     bool ok = !bos || token_ids_push(ids, tok->bos_id);
     if (ok && (tok->kind == TOKENIZER_SPM || tok->kind == TOKENIZER_BPE) &&
             utf8_valid(text, len) != len) {
-        ok   = utf8_replace(text, len, tok->kind == TOKENIZER_SPM, &replaced);
+        ok = utf8_replace(text, len, tok->kind == TOKENIZER_SPM, &replaced);
         text = replaced.data;
-        len  = replaced.n;
+        len = replaced.n;
     }
     if (ok && len > 0) {
-        static const struct trie none    = { 0 };
+        static const struct trie none = { 0 };
         const struct trie *      special = parse ? &tok->control : &none;
         if (tok->kind == TOKENIZER_SYMBOLS) {
             ok = symbols_encode(tok, text, len, parse, &work, err);

@@ -38,12 +38,12 @@ extern "C" {
 
 // types of tokens, numbered as in tokenizer.ggml.token_type
 enum token_type {
-    TOKEN_NORMAL       = 1,
-    TOKEN_UNKNOWN      = 2,
-    TOKEN_CONTROL      = 3, // found in text only with LRNN_TOKENIZE_PARSE_SPECIAL
+    TOKEN_NORMAL = 1,
+    TOKEN_UNKNOWN = 2,
+    TOKEN_CONTROL = 3,      // found in text only with LRNN_TOKENIZE_PARSE_SPECIAL
     TOKEN_USER_DEFINED = 4, // always found in text, before anything else
-    TOKEN_UNUSED       = 5, // never found in text
-    TOKEN_BYTE         = 6, // "<0xNN>"
+    TOKEN_UNUSED = 5,       // never found in text
+    TOKEN_BYTE = 6,         // "<0xNN>"
 };
 
 struct tokenizer_def {
@@ -71,13 +71,13 @@ struct tokenizer_def {
     int add_space_prefix; // 1, 0, or -1: default (1); llama only
 };
 
-#define TOKENIZER_DEF_NONE      \
-    { .bos_id             = -1, \
-        .eos_id           = -1, \
-        .unknown_id       = -1, \
-        .padding_id       = -1, \
-        .add_bos          = -1, \
-        .add_eos          = -1, \
+#define TOKENIZER_DEF_NONE \
+    { .bos_id = -1,        \
+        .eos_id = -1,      \
+        .unknown_id = -1,  \
+        .padding_id = -1,  \
+        .add_bos = -1,     \
+        .add_eos = -1,     \
         .add_space_prefix = -1 }
 
 struct tokenizer;

@@ -39,7 +39,7 @@ static void run(const uint8_t * data, size_t size) {
 }
 
 static int load_seeds(const char * directory, struct seed * seeds) {
-    int   n   = 0;
+    int   n = 0;
     DIR * dir = opendir(directory);
     for (struct dirent * e = NULL; dir != NULL && n < MAX_SEEDS && (e = readdir(dir)) != NULL;) {
         char path[4096];
@@ -83,11 +83,11 @@ static size_t mutate(uint8_t * data, size_t size, const struct seed * other) {
         UINT64_MAX,
     };
     for (size_t k = 1 + below(4); k > 0 && size > 8; --k) {
-        const size_t   at    = below(size);
-        const size_t   room  = size - at;
+        const size_t   at = below(size);
+        const size_t   room = size - at;
         const uint64_t limit = LIMITS[below(sizeof(LIMITS) / sizeof(LIMITS[0]))];
         const size_t   width = (size_t) 1 << below(4);
-        const size_t   n     = 1 + below(32);
+        const size_t   n = 1 + below(32);
         switch (below(6)) {
             case 0: data[at] ^= (uint8_t) (1u << below(8)); break;
             case 1: data[at] = (uint8_t) splitmix64(&rng_state); break;
@@ -117,7 +117,7 @@ int main(int argc, char ** argv) {
         return 2;
     }
     const int  n_seeds = load_seeds(argv[1], seeds);
-    const long n       = atol(argv[2]);
+    const long n = atol(argv[2]);
     if (n_seeds == 0) {
         fprintf(stderr, "%s: no files in %s\n", argv[0], argv[1]);
         return 1;

@@ -52,12 +52,12 @@ static void check_format(const struct chat_format * f, struct slice message) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
-    const char *       json      = (const char *) data;
-    const char *       zero      = size > 0 ? memchr(json, '\0', size) : NULL;
+    const char *       json = (const char *) data;
+    const char *       zero = size > 0 ? memchr(json, '\0', size) : NULL;
     const size_t       json_size = zero != NULL ? (size_t) (zero - json) : size;
-    const size_t       first     = zero != NULL ? json_size + 1 : 0;
-    const struct slice message   = { json + first, size - first };
-    struct lrnn_error  err       = { LRNN_ERROR_NONE, "" };
+    const size_t       first = zero != NULL ? json_size + 1 : 0;
+    const struct slice message = { json + first, size - first };
+    struct lrnn_error  err = { LRNN_ERROR_NONE, "" };
     struct chat_format format;
 
     if (chat_format_parse(&format, json, json_size, &err)) {

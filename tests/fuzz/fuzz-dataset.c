@@ -48,7 +48,7 @@ static void write_record(FILE * file, const char * text, size_t size) {
 // Reads all documents and writes them to `out`, unless NULL. Returns their number; −1: error.
 static int64_t read_all(const struct dataset_params * params, FILE * out, char hex[65]) {
     struct lrnn_error err = { LRNN_ERROR_NONE, "" };
-    struct dataset *  ds  = dataset_open(params, &err);
+    struct dataset *  ds = dataset_open(params, &err);
     require(ds != NULL, "not opened", err.text);
     struct document     doc;
     enum dataset_status status;
@@ -96,15 +96,15 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
     while (dataset_preset_at(n_presets) != NULL) {
         n_presets++;
     }
-    const char * const    paths[]  = { in };
+    const char * const    paths[] = { in };
     const char * const    copies[] = { out };
-    struct dataset_params params   = {
-          .paths = paths, .n_paths = 1, .preset = dataset_preset_at(data[0] % n_presets)->name
+    struct dataset_params params = {
+        .paths = paths, .n_paths = 1, .preset = dataset_preset_at(data[0] % n_presets)->name
     };
     char first[65], second[65];
     params.max_record = (data[0] & 0x80) != 0 ? 64 : 1 << 20;
-    file              = create(out);
-    const int64_t n   = read_all(&params, file, first);
+    file = create(out);
+    const int64_t n = read_all(&params, file, first);
     require(fclose(file) == 0, "cannot write", out);
     if (n > 0) {
         params = (struct dataset_params) { .paths = copies, .n_paths = 1, .preset = "text" };

@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
     struct lrnn_error   err = { LRNN_ERROR_NONE, "" };
-    struct model_file * f   = model_file_from_memory("fuzz", data, size, &err);
+    struct model_file * f = model_file_from_memory("fuzz", data, size, &err);
     if (f == NULL) {
         if (strncmp(err.text, "fuzz: ", 6) != 0 || strchr(err.text, '\n') != NULL) {
             fprintf(stderr, "rejected without a proper message: %s\n", err.text);

@@ -151,8 +151,8 @@ static void change_tensor(
     if (e->n_tensors == 0) {
         return;
     }
-    struct ggml_tensor * t      = e->tensors[which % e->n_tensors];
-    int64_t              ne[4]  = { t->ne[0], t->ne[1], t->ne[2], t->ne[3] };
+    struct ggml_tensor * t = e->tensors[which % e->n_tensors];
+    int64_t              ne[4] = { t->ne[0], t->ne[1], t->ne[2], t->ne[3] };
     const int            n_dims = ggml_n_dims(t);
     switch (what) {
         case DROP_TENSOR: {
@@ -165,7 +165,7 @@ static void change_tensor(
         } break;
         case SET_DIM: {
             const int d = more % 4;
-            ne[d]       = INTS[value % N(INTS)];
+            ne[d] = INTS[value % N(INTS)];
             remake(e, t, t->type, d >= n_dims ? d + 1 : n_dims, ne);
         } break;
         case SWAP_DIMS: {
@@ -185,7 +185,7 @@ static void change_tensor(
 
 static void use(struct lrnn_model * model) {
     const struct lrnn_model_info info = lrnn_model_get_info(model);
-    struct lrnn_error            err  = { LRNN_ERROR_NONE, "" };
+    struct lrnn_error            err = { LRNN_ERROR_NONE, "" };
     if (info.state_bytes > MAX_STATE_BYTES) {
         return;
     }
@@ -196,7 +196,7 @@ static void use(struct lrnn_model * model) {
     require(session != NULL, "no session", err.text);
     for (int call = 0; call < 2; ++call) {
         const int32_t           tokens[3] = { 0, (int32_t) (info.n_vocab - 1), 0 };
-        const struct lrnn_input in[2]     = {
+        const struct lrnn_input in[2] = {
             { .seq = 0, .tokens = tokens, .n_tokens = 3 - 2 * call, .n_logits = 1 },
             { .seq = 1, .tokens = tokens, .n_tokens = 1 + call, .n_logits = 1 },
         };

@@ -29,12 +29,12 @@
 
 enum {
     MAX_CONVERSATIONS = 128,
-    MAX_BUFFERS       = 64,
-    BUFFER_MAX        = 1 << 24, // bytes of a buffer with a changed size
-    SECONDS_MAX       = 240,     // that one message may take
-    CHANGE_ONE_IN     = 40,      // messages
-    ADD_ONE_IN        = 80,
-    CHECK_EVERY       = 25, // conversations: one is repeated without changes
+    MAX_BUFFERS = 64,
+    BUFFER_MAX = 1 << 24, // bytes of a buffer with a changed size
+    SECONDS_MAX = 240,    // that one message may take
+    CHANGE_ONE_IN = 40,   // messages
+    ADD_ONE_IN = 80,
+    CHECK_EVERY = 25, // conversations: one is repeated without changes
 };
 
 enum command {
@@ -141,10 +141,10 @@ static int listen_somewhere(uint16_t * port) {
 }
 
 static int connect_to(uint16_t port) {
-    const int            sock  = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in   addr  = loopback(port);
+    const int            sock = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in   addr = loopback(port);
     const struct timeval limit = { .tv_sec = SECONDS_MAX };
-    const int            on    = 1;
+    const int            on = 1;
     if (sock < 0 || connect(sock, (struct sockaddr *) &addr, sizeof(addr)) != 0) {
         close(sock);
         return -1;
@@ -243,7 +243,7 @@ static bool take(struct bytes * from, struct bytes * part) {
 // A client that gives up, as under load, leaves a message without its answer at the end. That one
 // is not part of the conversation.
 static void add_conversation(struct bytes sent, struct bytes answered) {
-    struct conversation c    = { NULL, 0 };
+    struct conversation c = { NULL, 0 };
     bool                work = false;
     while (sent.n > 0) {
         struct message m = { .command = sent.data[0] };
@@ -253,7 +253,7 @@ static void add_conversation(struct bytes sent, struct bytes answered) {
             free(m.body.data);
             break;
         }
-        work       = work || m.command == GRAPH_COMPUTE;
+        work = work || m.command == GRAPH_COMPUTE;
         c.messages = realloc(c.messages, (c.n + 1) * sizeof(*c.messages));
         require(c.messages != NULL, "out of memory");
         c.messages[c.n++] = m;
@@ -273,8 +273,8 @@ static void add_conversation(struct bytes sent, struct bytes answered) {
 static void * relay(void * arg) {
     const int listener = *(const int *) arg;
     for (;;) {
-        const int    client  = accept(listener, NULL, NULL);
-        const int    server  = connect_to(server_port);
+        const int    client = accept(listener, NULL, NULL);
+        const int    server = connect_to(server_port);
         struct bytes said[2] = { { NULL, 0 }, { NULL, 0 } };
         if (client < 0) {
             close(server);
@@ -283,7 +283,7 @@ static void * relay(void * arg) {
         const int on = 1;
         setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
         const int     from[2] = { client, server };
-        struct pollfd fds[2]  = { { client, POLLIN, 0 }, { server, POLLIN, 0 } };
+        struct pollfd fds[2] = { { client, POLLIN, 0 }, { server, POLLIN, 0 } };
         for (bool open = true; open && poll(fds, 2, -1) > 0;) {
             for (int i = 0; open && i < 2; ++i) {
                 static uint8_t part[1 << 16];
@@ -306,7 +306,7 @@ static void * relay(void * arg) {
 }
 
 static void run_model(const struct golden * g, const char * device) {
-    struct lrnn_error              err   = { LRNN_ERROR_NONE, "" };
+    struct lrnn_error              err = { LRNN_ERROR_NONE, "" };
     const struct lrnn_model_params where = { .n_gpu_layers = -1, .devices = device };
     struct lrnn_model *            model = lrnn_model_load(g->path, &where, &err);
     require(model != NULL, err.text);
@@ -374,8 +374,8 @@ static struct buffer * find_buffer(struct client * c, uint64_t old_ptr) {
 // The tensors of a message.
 static struct wire_tensor * tensors_of(const struct message * m, size_t * n) {
     const size_t size = sizeof(struct wire_tensor);
-    size_t       at   = 0;
-    *n                = 0;
+    size_t       at = 0;
+    *n = 0;
     switch (m->command) {
         case SET_TENSOR:
         case SET_TENSOR_HASH:
@@ -475,7 +475,7 @@ static uint64_t some_address(
 static void change_tensor(
         const struct client * c, struct wire_tensor * t, struct wire_tensor * all, size_t n) {
     const struct wire_tensor * other = &all[below(n)];
-    const size_t               i     = below(4);
+    const size_t               i = below(4);
     switch (below(16)) {
         case 0: t->type = (uint32_t) (below(4) == 0 ? change_number(t->type) : below(45)); break;
         case 1: t->buffer = below(2) == 0 ? other->buffer : change_number(t->buffer); break;
@@ -490,7 +490,7 @@ static void change_tensor(
         case 5: t->op = (uint32_t) (below(4) == 0 ? change_number(t->op) : below(110)); break;
         case 6: {
             const size_t k = below(16);
-            t->params[k]   = (int32_t) change_number((uint64_t) t->params[k]);
+            t->params[k] = (int32_t) change_number((uint64_t) t->params[k]);
         } break;
         case 7: memcpy(t->params, other->params, sizeof(t->params)); break;
         case 8: t->src[below(10)] = below(3) == 0 ? 0 : other->id; break;
@@ -510,9 +510,9 @@ static void change_tensor(
 static void change_bytes(struct bytes * b) {
     const size_t size = below(2) == 0 ? 4 : 8;
     if (b->n >= size) {
-        const size_t at    = below(2) == 0 ? below(b->n / 4) * 4 : below(b->n);
+        const size_t at = below(2) == 0 ? below(b->n / 4) * 4 : below(b->n);
         uint64_t     value = 0;
-        const size_t room  = b->n - at < size ? b->n - at : size;
+        const size_t room = b->n - at < size ? b->n - at : size;
         memcpy(&value, b->data + at, room);
         value = change_number(value);
         memcpy(b->data + at, &value, room);
@@ -522,7 +522,7 @@ static void change_bytes(struct bytes * b) {
 static void change_message(const struct client * c, struct message * m) {
     size_t               n;
     struct wire_tensor * tensors = tensors_of(m, &n);
-    const size_t         times   = 1 + below(3);
+    const size_t         times = 1 + below(3);
     for (size_t k = 0; k < times; ++k) {
         // beside the tensors: devices, ids of nodes, offsets, sizes, and the data of a tensor
         if (n > 0 && below(5) > 0) {
@@ -558,9 +558,9 @@ static void make_request(const struct client * c, const struct message * from, s
         append(&m->body, from->body.data, from->body.n);
         return;
     }
-    m->command            = COMMANDS_OF_TENSORS[below(sizeof(COMMANDS_OF_TENSORS))];
+    m->command = COMMANDS_OF_TENSORS[below(sizeof(COMMANDS_OF_TENSORS))];
     const uint32_t device = 0;
-    const size_t   count  = m->command == GET_ALLOC_SIZE ? 11 : m->command == COPY_TENSOR ? 2 : 1;
+    const size_t   count = m->command == GET_ALLOC_SIZE ? 11 : m->command == COPY_TENSOR ? 2 : 1;
     if (m->command == GET_ALLOC_SIZE) {
         append(&m->body, &device, sizeof(device));
     }
@@ -587,7 +587,7 @@ static void make_request(const struct client * c, const struct message * from, s
 
 // Sends a message and receives the answer. Returns false if the server closed the connection.
 static bool exchange(struct client * c, const struct message * m, struct bytes * answer) {
-    const uint64_t size     = m->body.n;
+    const uint64_t size = m->body.n;
     uint64_t       n_answer = 0;
     ++counts.messages;
     if (!send_all(c->sock, &m->command, 1) || !send_all(c->sock, &size, sizeof(size)) ||
@@ -616,7 +616,7 @@ static struct message copy_of(const struct message * m) {
 // A message whose size is wrong is the last one: the server waits for more, or reads the rest as
 // another message.
 static void send_torn(struct client * c, const struct message * m) {
-    const uint64_t size    = below(2) == 0 ? m->body.n : change_number(m->body.n);
+    const uint64_t size = below(2) == 0 ? m->body.n : change_number(m->body.n);
     const uint8_t  command = below(4) == 0 ? (uint8_t) below(256) : m->command;
     ++counts.messages;
     if (send_all(c->sock, &command, 1) && send_all(c->sock, &size, sizeof(size))) {
@@ -626,18 +626,18 @@ static void send_torn(struct client * c, const struct message * m) {
 
 // Repeats a conversation, with changes or exactly.
 static void repeat(const struct conversation * conversation, bool exactly) {
-    struct client c    = { .sock = connect_to(server_port) };
+    struct client c = { .sock = connect_to(server_port) };
     bool          open = true;
     require(c.sock >= 0, "the server no longer listens");
     for (size_t i = 0; open && i < conversation->n; ++i) {
         const struct message * recorded = &conversation->messages[i];
-        struct message         m        = copy_of(recorded);
-        struct bytes           answer   = { NULL, 0 };
+        struct message         m = copy_of(recorded);
+        struct bytes           answer = { NULL, 0 };
         relocate(&c, &m);
 
         const bool may_change = !exactly && m.command != HELLO;
         if (may_change && below(ADD_ONE_IN) == 0) {
-            struct message more   = { .command = 0 };
+            struct message more = { .command = 0 };
             struct bytes   ignore = { NULL, 0 };
             make_request(&c, &m, &more);
             c.changed = true;
@@ -650,7 +650,7 @@ static void repeat(const struct conversation * conversation, bool exactly) {
             send_torn(&c, &m);
             ++counts.changed;
             c.changed = true;
-            open      = false;
+            open = false;
         }
         const bool rare = m.command == GRAPH_COMPUTE || m.command == GET_TENSOR;
         if (open && may_change && below(rare ? 3 : CHANGE_ONE_IN) == 0) {
@@ -697,7 +697,7 @@ int main(int argc, char ** argv) {
         return 2;
     }
     const long n = atol(argv[1]);
-    rng          = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+    rng = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     signal(SIGPIPE, SIG_IGN);
     require(freopen("/dev/null", "w", stdout) != NULL, "cannot open /dev/null"); // ggml's messages
     ggml_log_set(no_log, NULL);

@@ -59,7 +59,7 @@ static void use(const struct score_window * w, const struct score_meta * meta) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
-    struct lrnn_error err  = { LRNN_ERROR_NONE, "" };
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     uint8_t *         copy = malloc(size > 0 ? size : 1);
     if (copy == NULL) {
         return 0;
@@ -68,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
         memcpy(copy, data, size);
     }
     repair(copy, size);
-    size_t at   = score_header_check("f.nll", copy, size, &err);
+    size_t at = score_header_check("f.nll", copy, size, &err);
     char * text = NULL;
     if (at == 0) {
         require(err.text[0] != '\0');

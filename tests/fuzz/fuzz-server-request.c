@@ -59,7 +59,7 @@ static void check(struct slice body, enum request_kind kind) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
-    const struct slice      body  = { (const char *) data, size };
+    const struct slice      body = { (const char *) data, size };
     struct request_error    error = { 0 };
     struct tokenize_request text;
     struct prompt           tokens;

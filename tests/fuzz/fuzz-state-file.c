@@ -46,13 +46,13 @@ static void prepare(void) {
     snprintf(path_out, sizeof(path_out), "%s/fuzz-state-%ld.out", folder, (long) getpid());
     atexit(remove_files);
     for (int m = 0; m < STATE_N_MODELS; ++m) {
-        models[m].model                         = golden_load_model(state_models[m]);
+        models[m].model = golden_load_model(state_models[m]);
         const struct lrnn_session_params params = {
             .n_threads = 1, .n_seqs = 2, .n_rewind = 1, .n_cache = 64
         };
-        models[m].session  = lrnn_session_new(models[m].model, &params, &err);
-        models[m].sampler  = lrnn_sampler_new(NULL, &err);
-        models[m].n_vocab  = lrnn_model_get_info(models[m].model).n_vocab;
+        models[m].session = lrnn_session_new(models[m].model, &params, &err);
+        models[m].sampler = lrnn_sampler_new(NULL, &err);
+        models[m].n_vocab = lrnn_model_get_info(models[m].model).n_vocab;
         models[m].identity = lrnn_model_get_info(models[m].model).identity;
         require(models[m].session != NULL && models[m].sampler != NULL, state_models[m], err.text);
         const struct lrnn_input in = {
@@ -73,7 +73,7 @@ static void check_same(const char * path, const uint8_t * data, size_t size) {
 static void check_file(int m, const uint8_t * file, size_t size) {
     struct lrnn_session * session = models[m].session;
     struct lrnn_sampler * sampler = models[m].sampler;
-    struct lrnn_error     err     = { LRNN_ERROR_NONE, "" };
+    struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
     require(lrnn_seq_fork(session, 0, 1, &err), "fork", err.text);
     test_write_file(path_in, file, size);
 
@@ -123,7 +123,7 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
     if (size == 0) {
         return 0;
     }
-    const int m    = data[0] & STATE_MODEL;
+    const int m = data[0] & STATE_MODEL;
     uint8_t * file = malloc(size); // the file has size - 1 bytes
     require(file != NULL, "out of memory", "");
     memcpy(file, data + 1, size - 1);

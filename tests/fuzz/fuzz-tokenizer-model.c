@@ -57,7 +57,7 @@ enum key {
     KEY_MERGES,
     KEY_IDS,
     KEY_FLAGS = KEY_IDS + 4,
-    KEYS      = KEY_FLAGS + 3
+    KEYS = KEY_FLAGS + 3
 };
 
 static const char * const NAMES[KEYS] = {
@@ -220,31 +220,31 @@ static void * copy_of(const void * from, size_t n, size_t size) {
 }
 
 static void keys_open(struct keys * k, const struct tokenizer_def * def) {
-    *k        = (struct keys) { .def = *def };
+    *k = (struct keys) { .def = *def };
     k->tokens = copy_of(def->tokens, def->n_tokens, sizeof(*k->tokens));
     k->merges = copy_of(def->merges, def->n_merges, sizeof(*k->merges));
     k->scores = copy_of(def->scores, def->n_scores, sizeof(*k->scores));
-    k->types  = copy_of(NULL, def->n_types, sizeof(*k->types));
+    k->types = copy_of(NULL, def->n_types, sizeof(*k->types));
     for (size_t i = 0; i < def->n_types; ++i) {
         k->types[i] = def->types[i];
     }
     k->made = malloc(MAX_MADE);
     require(k->made != NULL, "out of memory", "");
-    const int64_t ids[4]   = { def->bos_id, def->eos_id, def->unknown_id, def->padding_id };
+    const int64_t ids[4] = { def->bos_id, def->eos_id, def->unknown_id, def->padding_id };
     const int     flags[3] = { def->add_bos, def->add_eos, def->add_space_prefix };
     for (int i = 0; i < 4; ++i) {
-        k->ids[i]               = ids[i];
+        k->ids[i] = ids[i];
         k->dropped[KEY_IDS + i] = ids[i] < 0;
     }
     for (int i = 0; i < 3; ++i) {
-        k->flags[i]               = flags[i];
+        k->flags[i] = flags[i];
         k->dropped[KEY_FLAGS + i] = flags[i] < 0;
     }
-    k->dropped[KEY_PRE]        = def->pre == NULL;
+    k->dropped[KEY_PRE] = def->pre == NULL;
     k->dropped[KEY_NORMALIZER] = def->normalizer == NULL;
-    k->dropped[KEY_TYPES]      = def->n_types == 0;
-    k->dropped[KEY_SCORES]     = def->n_scores == 0;
-    k->dropped[KEY_MERGES]     = def->n_merges == 0;
+    k->dropped[KEY_TYPES] = def->n_types == 0;
+    k->dropped[KEY_SCORES] = def->n_scores == 0;
+    k->dropped[KEY_MERGES] = def->n_merges == 0;
 }
 
 static void keys_close(struct keys * k) {
@@ -338,7 +338,7 @@ static void apply(struct keys * k, const uint8_t * change) {
         case TOKEN_STRING:
             if (k->def.n_tokens > 0) {
                 struct slice * s = &k->tokens[which % k->def.n_tokens];
-                *s               = change_string(k, *s, detail, value);
+                *s = change_string(k, *s, detail, value);
             }
             break;
         case MERGE_STRING:
@@ -373,7 +373,7 @@ static void apply(struct keys * k, const uint8_t * change) {
             for (size_t i = k->def.n_merges; i < n; ++i) {
                 k->merges[i] = join(k, some_token(k, value), " ", 1, some_token(k, which));
             }
-            k->def.n_merges        = n;
+            k->def.n_merges = n;
             k->dropped[KEY_MERGES] = false;
         } break;
         case SPECIAL_ID:
@@ -382,16 +382,16 @@ static void apply(struct keys * k, const uint8_t * change) {
             k->dropped[KEY_IDS + which % 4] = false;
             break;
         case FLAG:
-            k->flags[which % 3]               = (int) (value % 3);
+            k->flags[which % 3] = (int) (value % 3);
             k->dropped[KEY_FLAGS + which % 3] = false;
             break;
         case MODEL_NAME: k->def.model = WORDS[value % N(WORDS)]; break;
         case PRE_NAME:
-            k->def.pre          = WORDS[value % N(WORDS)];
+            k->def.pre = WORDS[value % N(WORDS)];
             k->dropped[KEY_PRE] = false;
             break;
         case NORMALIZER_NAME:
-            k->def.normalizer          = WORDS[value % N(WORDS)];
+            k->def.normalizer = WORDS[value % N(WORDS)];
             k->dropped[KEY_NORMALIZER] = false;
             break;
         case DROP_KEY: k->dropped[which % KEYS] = true; break;
@@ -404,7 +404,7 @@ static void apply(struct keys * k, const uint8_t * change) {
 
 static void put_value(struct bytes * b, uint32_t type, double number, int64_t integer) {
     const float    f32 = (float) number;
-    const uint8_t  u8  = (uint8_t) integer;
+    const uint8_t  u8 = (uint8_t) integer;
     const uint16_t u16 = (uint16_t) integer;
     switch (type) {
         case GGUF_TYPE_UINT8:
@@ -533,16 +533,16 @@ static void write_file(const struct keys * k, const struct bytes * model) {
 
 static void check_text(
         const struct lrnn_model * model, const char * text, size_t size, unsigned flags) {
-    struct lrnn_error err    = { LRNN_ERROR_NONE, "" };
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     int32_t *         tokens = NULL;
-    int64_t           n      = 0;
+    int64_t           n = 0;
     if (!lrnn_tokenize(model, text, size, flags, &tokens, &n, &err)) {
         require(err.text[0] != '\0' && strchr(err.text, '\n') == NULL,
                 "a text was refused without a reason", err.text);
         return;
     }
     struct lrnn_decoder * decoder = lrnn_decoder_new(model, (flags & 1) != 0, NULL);
-    size_t *              spans   = malloc(((size_t) n + 1) * sizeof(*spans));
+    size_t *              spans = malloc(((size_t) n + 1) * sizeof(*spans));
     require(decoder != NULL && spans != NULL, "out of memory", "");
     for (int64_t i = 0; i < n; ++i) {
         size_t n_bytes = 0;
@@ -591,8 +591,8 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
     if (size == 0) {
         return 0;
     }
-    const int                     kind  = data[0] % N_KINDS;
-    const struct tokenizer_data * t     = &kinds[kind];
+    const int                     kind = data[0] % N_KINDS;
+    const struct tokenizer_data * t = &kinds[kind];
     const clock_t                 start = clock(); // of this process: others may use the CPU
     struct keys                   keys;
     struct lrnn_error             err = { LRNN_ERROR_NONE, "" };

@@ -9,12 +9,12 @@
 
 int main(void) {
     ggml_backend_t cpu = ggml_backend_init_by_name("CPU", NULL);
-    bool           ok  = cpu != NULL;
+    bool           ok = cpu != NULL;
     ggml_backend_free(cpu);
 
     const int32_t ids[GGML_SCAN_SNAPS] = { 7, 7, 0, 0 }; // slot 7 of 1
-    char          err[256]             = "";
-    ok                                 = ok && strstr(lrnn_ggml_version(), ggml_version()) &&
+    char          err[256] = "";
+    ok = ok && strstr(lrnn_ggml_version(), ggml_version()) &&
          strstr(lrnn_ggml_version(), ggml_commit());
     ok = ok && strcmp(ggml_op_name(GGML_OP_SHORT_CONV), "SHORT_CONV") == 0;
     ok = ok && !ggml_scan_ids_check(ids, 0, 1, 1, 0, &err) && err[0] != '\0';

@@ -13,16 +13,16 @@ bool test_backends_open(struct test_backends * b) {
     if (!loopback_server_start(&b->server)) {
         return false;
     }
-    b->rpc   = ggml_backend_rpc_init(b->server.endpoint, 0);
-    b->cpu   = ggml_backend_cpu_init();
+    b->rpc = ggml_backend_rpc_init(b->server.endpoint, 0);
+    b->cpu = ggml_backend_cpu_init();
     b->cpu_2 = ggml_backend_cpu_init();
     ggml_backend_cpu_set_n_threads(b->cpu, 1); // tiny graphs: more threads would only wait
     ggml_backend_cpu_set_n_threads(b->cpu_2, 1);
 
-    b->rpc_cpu           = new_sched(b->rpc, b->cpu, false);
+    b->rpc_cpu = new_sched(b->rpc, b->cpu, false);
     b->rpc_cpu_pipelined = new_sched(b->rpc, b->cpu, true);
-    b->cpu_cpu           = new_sched(b->cpu, b->cpu_2, false);
-    b->only_cpu          = new_sched(b->cpu, NULL, false);
+    b->cpu_cpu = new_sched(b->cpu, b->cpu_2, false);
+    b->only_cpu = new_sched(b->cpu, NULL, false);
     return true;
 }
 

@@ -30,17 +30,17 @@ struct ggml_tensor * test_batch_ids(struct test_arena * a, const struct test_bat
     struct ggml_tensor * ids = test_tensor(
             a, GGML_TYPE_I32, TEST_DENSE, "ids", GGML_SCAN_SNAPS + b->n_snap, b->n_seqs, 1, 1);
     int64_t first = test_batch_tokens(b);
-    int64_t used  = 0;
+    int64_t used = 0;
     for (int s = 0; s < b->n_seqs; ++s) {
         int32_t * id = (int32_t *) ((char *) ids->data + s * ids->nb[1]);
         first -= b->len[s];
-        const int32_t slot_a   = (int32_t) (step * used++ % n_slots);
-        const int32_t slot_b   = (int32_t) (step * used++ % n_slots);
-        const int     kind     = (s + b->turn) % 3;
-        id[GGML_SCAN_SLOT_IN]  = kind == 2 ? -1 : slot_a;
+        const int32_t slot_a = (int32_t) (step * used++ % n_slots);
+        const int32_t slot_b = (int32_t) (step * used++ % n_slots);
+        const int     kind = (s + b->turn) % 3;
+        id[GGML_SCAN_SLOT_IN] = kind == 2 ? -1 : slot_a;
         id[GGML_SCAN_SLOT_OUT] = kind == 0 ? slot_a : slot_b;
-        id[GGML_SCAN_FIRST]    = (int32_t) first;
-        id[GGML_SCAN_COUNT]    = (int32_t) b->len[s];
+        id[GGML_SCAN_FIRST] = (int32_t) first;
+        id[GGML_SCAN_COUNT] = (int32_t) b->len[s];
         for (int i = 0; i < b->n_snap; ++i) {
             id[GGML_SCAN_SNAPS + i] = (int32_t) (step * used++ % n_slots);
         }

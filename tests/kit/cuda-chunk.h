@@ -38,8 +38,8 @@ inline bool stepped(const chunk_suite & u) {
 
 inline test_worst worst_of(const char * what, double limit) {
     test_worst w = {};
-    w.what       = what;
-    w.limit      = limit;
+    w.what = what;
+    w.limit = limit;
     return w;
 }
 
@@ -66,17 +66,17 @@ inline int64_t random_length(test_rng * rng, int n_h, int64_t most) {
 // A ring: the newest snapshot uses the slot that the sequence reads; one snapshot is -1
 inline void run_ring(
         test * t, const chunk_suite & u, problem p, test_rng * rng, test_worst * worst) {
-    p.d_k          = 16;
-    p.d_v          = 18;
-    p.H            = 2;
-    p.turn         = p.mode;
+    p.d_k = 16;
+    p.d_v = 18;
+    p.H = 2;
+    p.turn = p.mode;
     p.batch.n_seqs = 1;
     p.batch.n_snap = 4;
-    p.batch.turn   = 1; // forked
+    p.batch.turn = 1; // forked
     test_arena a;
     test_arena_init(&a);
-    test_scan s             = u.make(&a, p, rng);
-    int32_t * id            = (int32_t *) (*test_scan_ids(&s))->data;
+    test_scan s = u.make(&a, p, rng);
+    int32_t * id = (int32_t *) (*test_scan_ids(&s))->data;
     id[GGML_SCAN_SNAPS + 0] = id[GGML_SCAN_SLOT_IN];
     id[GGML_SCAN_SNAPS + 2] = -1;
     run(t, &a, &s, worst, GGML_SCAN_PATH_CHUNK);
@@ -89,10 +89,10 @@ inline void run_chunk_cuts(test * t, const chunk_suite & u, const problem & p, t
         test_worst * worst, int64_t most) {
     test_arena a;
     test_arena_init(&a);
-    test_scan         s      = u.make(&a, p, rng);
-    ggml_tensor *     state  = *test_scan_state(&s);
+    test_scan         s = u.make(&a, p, rng);
+    ggml_tensor *     state = *test_scan_state(&s);
     const std::string before = bytes_of(state);
-    oracle            o      = test_scan_oracle(&s);
+    oracle            o = test_scan_oracle(&s);
     for (const ggml_scan_path path : { GGML_SCAN_PATH_AUTO, GGML_SCAN_PATH_CHUNK }) {
         memcpy(state->data, before.data(), before.size());
         ggml_tensor *     op = build(t, &a, &s, path);
@@ -130,9 +130,9 @@ inline void fill_hard_gates(ggml_tensor * gate, test_rng * rng, bool tiny, bool 
 
 // Where nothing rounds, step and chunk give the same numbers, in outputs and states.
 inline void run_exact(test * t, const chunk_suite & u, test_arena * a, test_scan * s) {
-    ggml_tensor *     state  = *test_scan_state(s);
+    ggml_tensor *     state = *test_scan_state(s);
     const std::string before = bytes_of(state);
-    ggml_tensor *     step   = build(t, a, s, GGML_SCAN_PATH_STEP);
+    ggml_tensor *     step = build(t, a, s, GGML_SCAN_PATH_STEP);
     test_check(t, run_node(step, 1).empty() && !chunked(u), "step: %s", s->text);
     const std::string last = bytes_of(state);
 
@@ -149,9 +149,9 @@ inline void run_mixed(
         test * t, const chunk_suite & u, const problem & p, test_rng * rng, test_worst * worst) {
     test_arena a;
     test_arena_init(&a);
-    test_scan         s      = u.make(&a, p, rng);
-    ggml_tensor *     state  = *test_scan_state(&s);
-    ggml_tensor *     ids    = *test_scan_ids(&s);
+    test_scan         s = u.make(&a, p, rng);
+    ggml_tensor *     state = *test_scan_state(&s);
+    ggml_tensor *     ids = *test_scan_ids(&s);
     const std::string before = bytes_of(state);
     run(t, &a, &s, worst, GGML_SCAN_PATH_AUTO, 1);
     test_check(t, chunked(u) && stepped(u), "only one path: %s", s.text);
@@ -164,11 +164,11 @@ inline void run_mixed(
     test_check(t, run_node(all, 1).empty(), "mixed: %s", s.text);
     const std::string after = bytes_of(state);
 
-    const int     from    = u.choose(all, test_gpu).from;
-    const int64_t row     = ggml_nbytes(all) / all->ne[2]; // bytes of the output of a token
+    const int     from = u.choose(all, test_gpu).from;
+    const int64_t row = ggml_nbytes(all) / all->ne[2]; // bytes of the output of a token
     int           n_chunk = 0;
     for (int64_t i = 0; i < ids->ne[1]; ++i) {
-        const int32_t * id    = (const int32_t *) ids->data + i * ids->ne[0];
+        const int32_t * id = (const int32_t *) ids->data + i * ids->ne[0];
         const bool      chunk = id[GGML_SCAN_COUNT] >= from;
         n_chunk += chunk;
         if (id[GGML_SCAN_COUNT] == 0 || (i > 8 && !chunk)) {
@@ -184,7 +184,7 @@ inline void run_mixed(
         ggml_tensor * now = test_tensor(&b, GGML_TYPE_I32, TEST_DENSE, "ids", ids->ne[0], 1, 1, 1);
         memcpy(now->data, id, ids->ne[0] * sizeof(int32_t));
         ((int32_t *) now->data)[GGML_SCAN_FIRST] = 0;
-        *test_scan_ids(&one)                     = now;
+        *test_scan_ids(&one) = now;
 
         memcpy(state->data, before.data(), before.size());
         ggml_tensor * alone =
@@ -197,7 +197,7 @@ inline void run_mixed(
                 (int) id[GGML_SCAN_COUNT], s.text);
         for (int64_t x = GGML_SCAN_SLOT_OUT; x < ids->ne[0]; ++x) {
             const bool    is_slot = x == GGML_SCAN_SLOT_OUT || x >= GGML_SCAN_SNAPS;
-            const int64_t at      = is_slot && id[x] >= 0 ? id[x] * (int64_t) state->nb[1] : -1;
+            const int64_t at = is_slot && id[x] >= 0 ? id[x] * (int64_t) state->nb[1] : -1;
             test_check(t,
                     at < 0 || memcmp((const char *) state->data + at, after.data() + at,
                                       state->ne[0] * sizeof(float)) == 0,

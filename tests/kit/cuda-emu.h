@@ -135,10 +135,10 @@ using warp_fn = void(fiber * lanes); // an operation of all 32 lanes of a warp
 
 struct fiber {
     uint3     thread{};
-    int       index  = 0; // in the block
-    wait_kind state  = DONE;
-    int       line   = 0; // source line of the wait
-    unsigned  mask   = 0; // lanes it waits for
+    int       index = 0; // in the block
+    wait_kind state = DONE;
+    int       line = 0;   // source line of the wait
+    unsigned  mask = 0;   // lanes it waits for
     int       source = 0; // lane it reads; -1: its own value
     uint64_t  value = 0, result = 0;
     warp_fn * work = nullptr; // called when all lanes are there
@@ -239,7 +239,7 @@ inline void fiber_begin(fiber & f) {
 #if defined(__x86_64__)
     // the offset spreads the stacks over the sets of the cache
     const uintptr_t end = (uintptr_t) f.stack.get() + STACK_BYTES - f.index % 64 * 192;
-    void **         sp  = (void **) (end / 16 * 16);
+    void **         sp = (void **) (end / 16 * 16);
 
     *--sp = nullptr; // the alignment of a stack after a call
     *--sp = (void *) fiber_main;
@@ -249,9 +249,9 @@ inline void fiber_begin(fiber & f) {
     f.sp = sp;
 #else
     getcontext(&f.context);
-    f.context.uc_stack.ss_sp   = f.stack.get();
+    f.context.uc_stack.ss_sp = f.stack.get();
     f.context.uc_stack.ss_size = STACK_BYTES;
-    f.context.uc_link          = nullptr;
+    f.context.uc_link = nullptr;
     makecontext(&f.context, fiber_main, 0);
 #endif
     f.state = READY;
@@ -273,7 +273,7 @@ inline void fiber_begin(fiber & f) {
 //
 
 inline void barrier_block(int line) {
-    current->line  = line;
+    current->line = line;
     current->state = AT_BARRIER;
     to_scheduler();
 }
@@ -289,19 +289,19 @@ inline void barrier_block(int line) {
 // lane `source`.
 inline uint64_t warp_exchange(
         unsigned mask, int source, uint64_t value, int line, warp_fn * work = nullptr) {
-    fiber &   me   = *current;
+    fiber &   me = *current;
     const int lane = me.index % WARP;
     const int warp = me.index / WARP;
-    fiber *   all  = &m.fibers[warp * WARP];
+    fiber *   all = &m.fibers[warp * WARP];
     if ((mask >> lane & 1) == 0 || (source >= 0 && (mask >> source & 1) == 0)) {
         fail_mask(mask, lane, source, line);
     }
-    me.line   = line;
-    me.mask   = mask;
+    me.line = line;
+    me.mask = mask;
     me.source = source;
-    me.value  = value;
-    me.work   = work;
-    me.state  = AT_WARP;
+    me.value = value;
+    me.work = work;
+    me.state = AT_WARP;
     m.at_warp[warp] |= 1u << lane;
 
     bool complete = (m.at_warp[warp] & mask) == mask;
@@ -319,7 +319,7 @@ inline uint64_t warp_exchange(
     for (int l = 0; l < WARP; ++l) {
         if (mask >> l & 1) {
             all[l].result = all[all[l].source < 0 ? l : all[l].source].value;
-            all[l].state  = READY;
+            all[l].state = READY;
         }
     }
     m.at_warp[warp] &= ~mask;
@@ -365,7 +365,7 @@ struct barrier_warp {
 // Fibers switch only where they wait, so a plain read and write is atomic.
 template <typename T> T atomic_add(T * p, T value) {
     const T old = *p;
-    *p          = old + value;
+    *p = old + value;
     return old;
 }
 
@@ -443,7 +443,7 @@ inline void copy_commit() {
 // Completes all but the last `keep` groups.
 inline void copy_wait(int keep) {
     std::vector<fiber::copy> & list = current->copies;
-    size_t                     n    = 0;
+    size_t                     n = 0;
     for (; n < list.size() && list[n].group < current->group - keep; ++n) {
         for (int i = 0; i < list[n].floats; ++i) {
             list[n].to[i] = list[n].from != nullptr ? list[n].from[i] : 0.0f;
@@ -462,9 +462,9 @@ inline std::vector<buffer *> buffers;
 class buffer {
   public:
     buffer(const std::string & name, size_t size) : name_(name), size_(size) {
-        page_  = (size_t) sysconf(_SC_PAGESIZE);
+        page_ = (size_t) sysconf(_SC_PAGESIZE);
         inner_ = (size + page_ - 1) / page_ * page_;
-        base_  = (char *) mmap(
+        base_ = (char *) mmap(
                 nullptr, inner_ + 2 * page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (base_ == (char *) MAP_FAILED ||
                 mprotect(base_ + page_, inner_, PROT_READ | PROT_WRITE) != 0) {
@@ -478,7 +478,7 @@ class buffer {
     buffer(const std::string & name, const void * data, size_t size) : buffer(name, size) {
         memcpy(this->data(), data, size);
     }
-    buffer(const buffer &)             = delete;
+    buffer(const buffer &) = delete;
     buffer & operator=(const buffer &) = delete;
     ~buffer() {
         munmap(base_, inner_ + 2 * page_);
@@ -573,7 +573,7 @@ inline std::vector<int> arranged(int n, order how) {
 // true.
 inline bool pass_barrier() {
     int           n_barrier = 0, n_warp = 0, n_done = 0, line = 0;
-    bool          same  = true;
+    bool          same = true;
     const fiber * waits = nullptr;
     for (int i = 0; i < m.n_threads; ++i) {
         const fiber & f = m.fibers[i];
@@ -618,7 +618,7 @@ inline bool run_warp(int w, const std::vector<int> & lanes) {
         if (i >= m.n_threads || m.fibers[i].state != READY) {
             continue;
         }
-        ran     = true;
+        ran = true;
         current = &m.fibers[i];
         to_fiber();
         current = nullptr;
@@ -632,9 +632,9 @@ inline bool run_warp(int w, const std::vector<int> & lanes) {
 inline void run_block(order how) {
     for (int i = 0; i < m.n_threads; ++i) {
         fiber & f = m.fibers[i];
-        f.index   = i;
-        f.thread  = { i % m.block_dim.x, i / m.block_dim.x % m.block_dim.y,
-             i / (m.block_dim.x * m.block_dim.y) };
+        f.index = i;
+        f.thread = { i % m.block_dim.x, i / m.block_dim.x % m.block_dim.y,
+            i / (m.block_dim.x * m.block_dim.y) };
         fiber_begin(f);
     }
     std::fill(m.at_warp.begin(), m.at_warp.end(), 0);
@@ -717,9 +717,9 @@ inline std::string launch(dim3 grid, dim3 block, size_t shared_bytes, std::funct
         return "a GPU cannot launch this grid or block";
     }
     m.n_threads = (int) n_threads;
-    m.grid_dim  = grid;
+    m.grid_dim = grid;
     m.block_dim = block;
-    m.body      = std::move(body);
+    m.body = std::move(body);
     m.failure.clear();
     if (m.fibers.size() < (n_threads + WARP - 1) / WARP * WARP) {
         m.fibers.resize((n_threads + WARP - 1) / WARP * WARP);
@@ -731,12 +731,12 @@ inline std::string launch(dim3 grid, dim3 block, size_t shared_bytes, std::funct
 
     struct sigaction act{}, old_segv{}, old_bus{};
     act.sa_sigaction = on_fault;
-    act.sa_flags     = SA_SIGINFO | SA_NODEFER;
+    act.sa_flags = SA_SIGINFO | SA_NODEFER;
     sigaction(SIGSEGV, &act, &old_segv);
     sigaction(SIGBUS, &act, &old_bus);
 
     static const char * const names[N_ORDERS] = { "forward", "reverse", "random" };
-    const contents            before          = save_buffers();
+    const contents            before = save_buffers();
     contents                  first;
     for (int o = 0; o < n_orders && m.failure.empty(); ++o) {
         restore_buffers(before);

@@ -145,10 +145,10 @@ inline bool untouched(const oracle & o, const ggml_tensor * state, const std::st
 // is more than 1.
 inline void run(test * t, test_arena * a, test_scan * s, test_worst * worst,
         ggml_scan_path path = GGML_SCAN_PATH_STEP, int n_orders = ALL_ORDERS) {
-    ggml_tensor *     state  = *test_scan_state(s);
+    ggml_tensor *     state = *test_scan_state(s);
     const std::string before = bytes_of(state);
-    oracle            o      = test_scan_oracle(s);
-    ggml_tensor *     op     = build(t, a, s, path);
+    oracle            o = test_scan_oracle(s);
+    ggml_tensor *     op = build(t, a, s, path);
     for (bool again = true; again;) {
         memcpy(state->data, before.data(), before.size());
         const std::string found = run_node(op, n_orders);
@@ -166,21 +166,21 @@ inline void run(test * t, test_arena * a, test_scan * s, test_worst * worst,
 // A sequence out of range: NaN for its tokens, no state touched, the others computed.
 inline void run_out_of_range(test * t, test_arena * a, test_scan * s, test_rng * rng,
         ggml_scan_path path = GGML_SCAN_PATH_STEP, double limit = 1e-11) {
-    ggml_tensor *     state     = *test_scan_state(s);
-    ggml_tensor *     ids       = *test_scan_ids(s);
-    const std::string before    = bytes_of(state);
-    const int64_t     which     = test_below(rng, ids->ne[1]);
-    int32_t *         id        = (int32_t *) ids->data + which * ids->ne[0];
+    ggml_tensor *     state = *test_scan_state(s);
+    ggml_tensor *     ids = *test_scan_ids(s);
+    const std::string before = bytes_of(state);
+    const int64_t     which = test_below(rng, ids->ne[1]);
+    int32_t *         id = (int32_t *) ids->data + which * ids->ne[0];
     const int         column[3] = { GGML_SCAN_SLOT_IN, GGML_SCAN_SLOT_OUT, (int) ids->ne[0] - 1 };
     for (int c = 0; c < 3; ++c) {
         const int32_t good = id[column[c]];
-        id[column[c]]      = c == 1 ? -1 : (int32_t) state->ne[1];
+        id[column[c]] = c == 1 ? -1 : (int32_t) state->ne[1];
         if (c == 2 && ids->ne[0] == GGML_SCAN_SNAPS) { // no snapshots: the last column is the count
             id[column[c]] = -1;
         }
         memcpy(state->data, before.data(), before.size());
-        oracle            o     = test_scan_oracle(s);
-        ggml_tensor *     op    = build(t, a, s, path);
+        oracle            o = test_scan_oracle(s);
+        ggml_tensor *     op = build(t, a, s, path);
         const std::string found = run_node(op);
         test_check(t, found.empty(), "ids out of range: %s: %s", found.c_str(), s->text);
         if (column[c] != GGML_SCAN_COUNT) { // with an invalid count, its tokens are unknown
@@ -199,7 +199,7 @@ inline void run_out_of_range(test * t, test_arena * a, test_scan * s, test_rng *
 // state after the last call.
 inline std::string run_in_calls(
         test * t, test_scan * s, test_rng * rng, ggml_scan_path path, int64_t most) {
-    const int64_t T   = test_batch_tokens(&s->batch);
+    const int64_t T = test_batch_tokens(&s->batch);
     ggml_tensor * ids = *test_scan_ids(s);
     int32_t       id[4];
     std::string   out;
@@ -218,7 +218,7 @@ inline std::string run_in_calls(
         const int32_t cut[4] = { done == 0 ? id[0] : id[1], id[1], 0, (int32_t) n };
         memcpy(now->data, cut, sizeof(cut));
         *test_scan_ids(&call) = now;
-        ggml_tensor * op      = build(t, &b, &call, path);
+        ggml_tensor * op = build(t, &b, &call, path);
         test_check(t, run_node(op, 1).empty(), "cut: %s", s->text);
         out += bytes_of(op);
         done += n;
@@ -236,14 +236,14 @@ struct breakage {
 
 inline void run_broken(test * t, test_arena * a, test_scan * s, const char * file,
         const breakage & b, ggml_scan_path path) {
-    ggml_tensor *     state  = *test_scan_state(s);
+    ggml_tensor *     state = *test_scan_state(s);
     const std::string before = bytes_of(state);
-    oracle            o      = test_scan_oracle(s);
-    ggml_tensor *     op     = build(t, a, s, path);
-    const std::string error  = ptx_run.damage(file, b.change);
+    oracle            o = test_scan_oracle(s);
+    ggml_tensor *     op = build(t, a, s, path);
+    const std::string error = ptx_run.damage(file, b.change);
     test_check(t, error.empty(), "%s: %s", b.what, error.c_str());
     const std::string found = run_node(op, 1);
-    const double      nmse  = test_scan_nmse_out(&o, op);
+    const double      nmse = test_scan_nmse_out(&o, op);
     ptx_run.repair();
     ptx_run.last.clear();
     if (b.message != nullptr) {
@@ -261,9 +261,9 @@ inline void run_broken(test * t, test_arena * a, test_scan * s, const char * fil
 
 // On the step path a sequence cut into calls gives the same bits as one call.
 inline void run_cuts(test * t, test_arena * a, test_scan * s, test_rng * rng) {
-    ggml_tensor *     state  = *test_scan_state(s);
+    ggml_tensor *     state = *test_scan_state(s);
     const std::string before = bytes_of(state);
-    ggml_tensor *     whole  = build(t, a, s, GGML_SCAN_PATH_STEP);
+    ggml_tensor *     whole = build(t, a, s, GGML_SCAN_PATH_STEP);
     test_check(t, run_node(whole, 1).empty(), "whole: %s", s->text);
     const std::string whole_state = bytes_of(state);
 
@@ -299,9 +299,9 @@ inline void describe(test_scan * s, const char * mode, const problem & p) {
 // of a single token may cancel to zero.
 inline test_batch random_batch(test_rng * rng, int turn, int64_t most) {
     test_batch b = {};
-    b.n_seqs     = 1 + (int) test_below(rng, 3);
-    b.n_snap     = (int) test_below(rng, 4);
-    b.turn       = turn;
+    b.n_seqs = 1 + (int) test_below(rng, 3);
+    b.n_snap = (int) test_below(rng, 4);
+    b.turn = turn;
     for (int i = 0; i < b.n_seqs; ++i) {
         b.len[i] = test_below(rng, most) + (i == 0 ? 3 : 0);
     }
@@ -345,18 +345,18 @@ inline const char * const householder_names[6] = { "beta, no gate", "beta, gate 
     "r and w, gate per channel" };
 
 inline test_scan make_householder(test_arena * a, const problem & p, test_rng * rng) {
-    const int64_t T                = test_batch_tokens(&p.batch);
-    const bool    rw               = p.mode >= 3;
-    test_scan     s                = {};
-    s.op                           = test_scan::TEST_HOUSEHOLDER;
-    s.batch                        = p.batch;
+    const int64_t T = test_batch_tokens(&p.batch);
+    const bool    rw = p.mode >= 3;
+    test_scan     s = {};
+    s.op = test_scan::TEST_HOUSEHOLDER;
+    s.batch = p.batch;
     ggml_householder_scan_args & x = s.householder;
-    x.state                        = state_of(a, p, (int64_t) p.d_k * p.d_v);
-    x.ids                          = test_batch_ids(a, &p.batch);
-    x.q                            = tokens(a, p, "q", p.d_k, 0, 1, T);
-    x.k                            = tokens(a, p, "k", p.d_k, 1, p.n_h, T);
-    x.v                            = tokens(a, p, "v", p.d_v, 2, p.n_h, T);
-    x.scale                        = 1.0f / sqrtf((float) p.d_k);
+    x.state = state_of(a, p, (int64_t) p.d_k * p.d_v);
+    x.ids = test_batch_ids(a, &p.batch);
+    x.q = tokens(a, p, "q", p.d_k, 0, 1, T);
+    x.k = tokens(a, p, "k", p.d_k, 1, p.n_h, T);
+    x.v = tokens(a, p, "v", p.d_v, 2, p.n_h, T);
+    x.scale = 1.0f / sqrtf((float) p.d_k);
     test_fill_slots(x.state, x.ids, rng);
     test_fill_unit(x.q, rng, 0.0);
     test_fill_unit(x.k, rng, p.mean);
@@ -418,21 +418,21 @@ inline double log_sigmoid(double x) {
 }
 
 inline test_scan make_signed(test_arena * a, const problem & p, test_rng * rng) {
-    const int64_t T           = test_batch_tokens(&p.batch);
-    const bool    mlstm       = p.mode >= MLSTM;
-    const double  hard        = 60.0; // exp(−88) is not representable in F32
-    const int64_t size        = (int64_t) p.d_k * p.d_v + (mlstm ? p.d_k + 1 : 0);
-    test_scan     s           = {};
-    s.op                      = test_scan::TEST_SIGNED;
-    s.batch                   = p.batch;
+    const int64_t T = test_batch_tokens(&p.batch);
+    const bool    mlstm = p.mode >= MLSTM;
+    const double  hard = 60.0; // exp(−88) is not representable in F32
+    const int64_t size = (int64_t) p.d_k * p.d_v + (mlstm ? p.d_k + 1 : 0);
+    test_scan     s = {};
+    s.op = test_scan::TEST_SIGNED;
+    s.batch = p.batch;
     ggml_signed_scan_args & x = s.sign;
-    x.state                   = state_of(a, p, size);
-    x.ids                     = test_batch_ids(a, &p.batch);
-    x.c                       = tokens(a, p, "c", p.d_k, 0, 1, T);
-    x.b                       = tokens(a, p, "b", p.d_k, 1, 1, T);
-    x.x                       = tokens(a, p, "x", p.d_v, 2, 1, T);
-    x.scale                   = 1.0f / sqrtf((float) p.d_k);
-    x.eps                     = 1e-6f;
+    x.state = state_of(a, p, size);
+    x.ids = test_batch_ids(a, &p.batch);
+    x.c = tokens(a, p, "c", p.d_k, 0, 1, T);
+    x.b = tokens(a, p, "b", p.d_k, 1, 1, T);
+    x.x = tokens(a, p, "x", p.d_v, 2, 1, T);
+    x.scale = 1.0f / sqrtf((float) p.d_k);
+    x.eps = 1e-6f;
     x.form = p.mode == MAMBA_SIGNED || p.mode == MAMBA2_SIGNED ? GGML_SIGNED_SCAN_TWO_EXP_M1
                                                                : GGML_SIGNED_SCAN_EXP;
     test_fill_slots(x.state, x.ids, rng);
@@ -440,7 +440,7 @@ inline test_scan make_signed(test_arena * a, const problem & p, test_rng * rng) 
     test_fill_normal(x.b, rng, 1.0);
     test_fill_normal(x.x, rng, 1.0);
 
-    const bool head  = p.mode == HEAD || p.mode == CONST_HEAD || p.mode == BONUS_HEAD;
+    const bool head = p.mode == HEAD || p.mode == CONST_HEAD || p.mode == BONUS_HEAD;
     const bool fixed = p.mode == CONST_HEAD || p.mode == CONST_CHANNEL;
     if (head || fixed || p.mode == CHANNEL || p.mode == BONUS) {
         x.gate = tokens(a, p, "gate", head ? 1 : p.d_k, 3, 1, fixed ? 1 : T);
@@ -453,7 +453,7 @@ inline test_scan make_signed(test_arena * a, const problem & p, test_rng * rng) 
     }
     if (p.mode >= MAMBA && p.mode <= MAMBA2_SIGNED) { // dt A from nearly 0 to −3
         const bool one = p.mode >= MAMBA2;
-        x.dt           = tokens(a, p, "dt", one ? 1 : p.d_v, 3, 1, T);
+        x.dt = tokens(a, p, "dt", one ? 1 : p.d_v, 3, 1, T);
         x.A = test_tensor(a, GGML_TYPE_F32, p.turn % 2 == 0 ? TEST_REVERSED : TEST_DENSE, "A",
                 one ? 1 : p.d_v, one ? 1 : p.d_k, test_divisor(p.H, p.turn + 4), 1);
         test_fill_uniform(x.dt, rng, 0.001, 0.3);
@@ -461,8 +461,8 @@ inline test_scan make_signed(test_arena * a, const problem & p, test_rng * rng) 
     }
     if (mlstm) {
         const bool any = p.mode == MLSTM_HARD;
-        x.log_f        = tokens(a, p, "log_f", 1, 3, 1, T);
-        x.log_i        = tokens(a, p, "log_i", 1, 4, 1, T);
+        x.log_f = tokens(a, p, "log_f", 1, 3, 1, T);
+        x.log_i = tokens(a, p, "log_i", 1, 4, 1, T);
         for (int64_t t = 0; t < T; ++t) {
             for (int64_t h = 0; h < x.log_f->ne[1]; ++h) {
                 test_set(x.log_f, 0, h, 0, t,
@@ -494,19 +494,19 @@ inline test_scan make_signed(test_arena * a, const problem & p, test_rng * rng) 
 inline test_scan make_word(
         test_arena * a, test_rng * rng, int T, bool exact, std::vector<float> * want) {
     const int N = 5, M = 7, n_h = 4, d_k = exact ? 2 * N : N;
-    test_scan s    = {};
-    s.op           = test_scan::TEST_HOUSEHOLDER;
+    test_scan s = {};
+    s.op = test_scan::TEST_HOUSEHOLDER;
     s.batch.n_seqs = 1;
     s.batch.len[0] = T;
     snprintf(s.text, sizeof(s.text), "a word of %d letters in S_5", T);
     ggml_householder_scan_args & x = s.householder;
-    x.state                        = test_tensor(
+    x.state = test_tensor(
             a, GGML_TYPE_F32, TEST_DENSE, "state", d_k * M, test_batch_slots(&s.batch), 1, 1);
-    x.ids   = test_batch_ids(a, &s.batch); // in place
-    x.q     = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "q", d_k, 1, 1, T);
-    x.k     = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "k", d_k, 1, n_h, T);
-    x.v     = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "v", M, 1, n_h, T);
-    x.beta  = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, n_h, T);
+    x.ids = test_batch_ids(a, &s.batch); // in place
+    x.q = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "q", d_k, 1, 1, T);
+    x.k = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "k", d_k, 1, n_h, T);
+    x.v = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "v", M, 1, n_h, T);
+    x.beta = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, n_h, T);
     x.scale = 1.0f;
     test_fill(x.state, 0.0f);
     test_fill(x.q, 0.0f);
@@ -535,7 +535,7 @@ inline test_scan make_word(
                 test_set(x.k, j + copy, 0, f, n, -length);
             }
             for (int c = 0; c < M; ++c) {
-                const int v   = exact ? (int) test_below(rng, 7) - 3 : 0;
+                const int v = exact ? (int) test_below(rng, 7) - 3 : 0;
                 const int old = S[i][c];
                 test_set(x.v, c, 0, f, n, (float) v);
                 S[i][c] = S[j][c] + v;
@@ -558,14 +558,14 @@ inline test_scan make_word(
 
 // A long word with keys that round.
 inline void run_s5(test * t, ggml_scan_path path) {
-    const int          T   = is_short() ? 2000 : 20000;
+    const int          T = is_short() ? 2000 : 20000;
     test_rng           rng = { 5 };
     std::vector<float> want;
     test_arena         a;
     test_arena_init(&a);
-    test_scan         s     = make_word(&a, &rng, T, false, &want);
-    oracle            o     = test_scan_oracle(&s);
-    ggml_tensor *     op    = build(t, &a, &s, path);
+    test_scan         s = make_word(&a, &rng, T, false, &want);
+    oracle            o = test_scan_oracle(&s);
+    ggml_tensor *     op = build(t, &a, &s, path);
     const std::string found = run_node(op, 1);
     test_check(t, found.empty(), "%s: %s", found.c_str(), s.text);
     int    wrong = 0;
@@ -574,7 +574,7 @@ inline void run_s5(test * t, ggml_scan_path path) {
         const double err = fabs((double) ((float *) op->data)[i] - want[i]);
         wrong += !(err < 0.5);
         worst = std::max(worst, err);
-        keys  = std::max(keys, fabs(o.out[i] - want[i]));
+        keys = std::max(keys, fabs(o.out[i] - want[i]));
     }
     oracle_free(&o);
     test_check(t, wrong == 0, "%s, %s: %d of %d numbers are wrong", s.text, test_path_names[path],

@@ -10,13 +10,13 @@
 #pragma GCC diagnostic ignored "-Wunused-parameter" // most arguments are ignored
 
 enum {
-    MAX_KERNELS  = 16384,
-    MAX_GRID_YZ  = 65535,
-    MAX_THREADS  = 1024,
-    SHARED_BYTES = 48 * 1024,  // default limit per block
-    SHARED_MOST  = 163 * 1024, // largest limit per block, compute capability 8.0
+    MAX_KERNELS = 16384,
+    MAX_GRID_YZ = 65535,
+    MAX_THREADS = 1024,
+    SHARED_BYTES = 48 * 1024, // default limit per block
+    SHARED_MOST = 163 * 1024, // largest limit per block, compute capability 8.0
     MEMORY_BYTES = 1 << 30,
-    ALIGNMENT    = 256, // of cudaMalloc
+    ALIGNMENT = 256, // of cudaMalloc
 };
 
 struct kernel {
@@ -66,7 +66,7 @@ void fake_cuda_reset(void) {
     for (int i = 0; i < n_kernels; ++i) {
         kernels[i].ran = false;
     }
-    count          = (struct fake_cuda_count) { 0 };
+    count = (struct fake_cuda_count) { 0 };
     first_error[0] = '\0';
 }
 
@@ -127,17 +127,17 @@ void __cudaRegisterFunction(void ** handle, const char * host, char * device, co
 
 unsigned __cudaPushCallConfiguration(
         dim3 grid, dim3 block, size_t shared, struct CUstream_st * stream) {
-    configuration.grid   = grid;
-    configuration.block  = block;
+    configuration.grid = grid;
+    configuration.block = block;
     configuration.shared = shared;
     configuration.stream = stream;
     return 0;
 }
 
 cudaError_t __cudaPopCallConfiguration(dim3 * grid, dim3 * block, size_t * shared, void * stream) {
-    *grid                    = configuration.grid;
-    *block                   = configuration.block;
-    *shared                  = configuration.shared;
+    *grid = configuration.grid;
+    *block = configuration.block;
+    *shared = configuration.shared;
     *(cudaStream_t *) stream = configuration.stream;
     return cudaSuccess;
 }
@@ -181,7 +181,7 @@ cudaError_t cudaFuncSetAttribute(const void * func, enum cudaFuncAttribute attr,
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes * attr, const void * func) {
     memset(attr, 0, sizeof(*attr));
     attr->maxThreadsPerBlock = MAX_THREADS;
-    attr->numRegs            = 64;
+    attr->numRegs = 64;
     return find(func) == NULL ? cudaErrorInvalidDeviceFunction : cudaSuccess;
 }
 
@@ -204,7 +204,7 @@ static void not_while_capturing(const char * who) {
 static cudaError_t allocate(void ** p, size_t size, const char * who) {
     not_while_capturing(who);
     size = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    *p   = aligned_alloc(ALIGNMENT, size);
+    *p = aligned_alloc(ALIGNMENT, size);
     if (*p == NULL) {
         return cudaErrorMemoryAllocation;
     }
@@ -332,15 +332,15 @@ cudaError_t cudaDeviceGetAttribute(int * value, enum cudaDeviceAttr attr, int de
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp * prop, int device) {
     memset(prop, 0, sizeof(*prop));
     snprintf(prop->name, sizeof(prop->name), "fake device");
-    prop->major                       = 8;
-    prop->minor                       = 0;
-    prop->warpSize                    = 32;
-    prop->multiProcessorCount         = 108;
-    prop->maxThreadsPerBlock          = MAX_THREADS;
+    prop->major = 8;
+    prop->minor = 0;
+    prop->warpSize = 32;
+    prop->multiProcessorCount = 108;
+    prop->maxThreadsPerBlock = MAX_THREADS;
     prop->maxThreadsPerMultiProcessor = 2048;
-    prop->sharedMemPerBlock           = SHARED_BYTES;
-    prop->sharedMemPerBlockOptin      = SHARED_MOST;
-    prop->totalGlobalMem              = MEMORY_BYTES;
+    prop->sharedMemPerBlock = SHARED_BYTES;
+    prop->sharedMemPerBlockOptin = SHARED_MOST;
+    prop->totalGlobalMem = MEMORY_BYTES;
     return cudaSetDevice(device);
 }
 
@@ -386,7 +386,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t * graph) {
     is_capturing = false;
-    *graph       = (cudaGraph_t) &thing;
+    *graph = (cudaGraph_t) &thing;
     return cudaSuccess;
 }
 

@@ -24,7 +24,7 @@ uint8_t * test_read_file(const char * path, size_t * size) {
 void test_write_file(const char * path, const void * data, size_t size) {
     remove(path); // some file systems flush a file that is truncated and written again: slow
     FILE * file = fopen(path, "wb");
-    bool   ok   = file != NULL && (size == 0 || fwrite(data, 1, size, file) == size);
+    bool   ok = file != NULL && (size == 0 || fwrite(data, 1, size, file) == size);
     if (file != NULL) {
         ok = fclose(file) == 0 && ok;
     }
@@ -38,7 +38,7 @@ bool test_same_files(const char * a, const char * b) {
     size_t     size_a, size_b;
     uint8_t *  data_a = test_read_file(a, &size_a);
     uint8_t *  data_b = test_read_file(b, &size_b);
-    const bool same   = size_a == size_b && memcmp(data_a, data_b, size_a) == 0;
+    const bool same = size_a == size_b && memcmp(data_a, data_b, size_a) == 0;
     free(data_a);
     free(data_b);
     return same;

@@ -7,7 +7,7 @@
 
 void put(struct bytes * b, const void * data, size_t n) {
     if (b->n + n > b->cap) {
-        b->cap  = 2 * (b->n + n) + 256;
+        b->cap = 2 * (b->n + n) + 256;
         b->data = realloc(b->data, b->cap);
     }
     memcpy(b->data + b->n, data, n);
@@ -78,7 +78,7 @@ void put_padding(struct bytes * b, size_t alignment) {
 
 void put_sample(struct bytes * b) {
     const float  f32[3] = { 0.5f, -2.0f, 1e-5f };
-    const double f64    = 1e300;
+    const double f64 = 1e300;
     put_header(b, 2, 16);
     put_key(b, "u8", GGUF_TYPE_UINT8);
     put(b, "\310", 1);

@@ -30,12 +30,12 @@ static bool read_golden(struct golden * g, const char * path, struct lrnn_error 
                 "and %d",
                 path, n[0], n[1], MAX_TOKENS, MAX_VOCAB);
     } else {
-        g->n_tokens           = n[0];
-        g->n_vocab            = n[1];
+        g->n_tokens = n[0];
+        g->n_vocab = n[1];
         const size_t n_logits = (size_t) (g->n_tokens * g->n_vocab);
-        g->tokens             = calloc((size_t) g->n_tokens, sizeof(*g->tokens));
-        g->logits             = calloc(n_logits, sizeof(*g->logits));
-        done                  = g->tokens != NULL && g->logits != NULL &&
+        g->tokens = calloc((size_t) g->n_tokens, sizeof(*g->tokens));
+        g->logits = calloc(n_logits, sizeof(*g->logits));
+        done = g->tokens != NULL && g->logits != NULL &&
                fread(g->tokens, sizeof(*g->tokens), (size_t) g->n_tokens, f) ==
                        (size_t) g->n_tokens &&
                fread(g->logits, sizeof(*g->logits), n_logits, f) == n_logits && fgetc(f) == EOF;
@@ -53,7 +53,7 @@ static int by_name(const void * a, const void * b) {
 }
 
 bool golden_list_load(struct golden_list * list, struct lrnn_error * err) {
-    *list     = (struct golden_list) { 0 };
+    *list = (struct golden_list) { 0 };
     DIR * dir = opendir(LRNN_GOLDEN_DIR);
     if (dir == NULL) {
         error_set(err, LRNN_ERROR_BAD_INPUT, "%s: cannot open the folder", LRNN_GOLDEN_DIR);
@@ -71,9 +71,9 @@ bool golden_list_load(struct golden_list * list, struct lrnn_error * err) {
             done = false;
             break;
         }
-        list->models      = models;
+        list->models = models;
         struct golden * g = &models[list->n++];
-        *g                = (struct golden) { 0 };
+        *g = (struct golden) { 0 };
         char path[1024];
         snprintf(g->name, sizeof(g->name), "%.*s", (int) (end - e->d_name), e->d_name);
         snprintf(g->path, sizeof(g->path), "%s/%s.gguf", LRNN_GOLDEN_DIR, g->name);

@@ -36,7 +36,7 @@ static void rotate_ids(const ggml_tensor * ids, int64_t n_slots, int r, std::vec
     const int32_t * from = (const int32_t *) ids->data;
     to->assign(from, from + ids->ne[0] * ids->ne[1]);
     for (size_t i = 0; i < to->size(); ++i) {
-        const int64_t column  = (int64_t) i % ids->ne[0];
+        const int64_t column = (int64_t) i % ids->ne[0];
         const bool    is_slot = column != GGML_SCAN_FIRST && column != GGML_SCAN_COUNT;
         if (is_slot && (*to)[i] >= 0 && (*to)[i] < n_slots) {
             (*to)[i] = (int32_t) (((*to)[i] + r) % n_slots);
@@ -46,8 +46,8 @@ static void rotate_ids(const ggml_tensor * ids, int64_t n_slots, int r, std::vec
 
 // The slots of a state moved by r; the gaps between slots stay.
 static std::string rotate_slots(const ggml_tensor * state, const std::string & bytes, int64_t r) {
-    std::string   to      = bytes;
-    const size_t  row     = (size_t) state->ne[0] * sizeof(float);
+    std::string   to = bytes;
+    const size_t  row = (size_t) state->ne[0] * sizeof(float);
     const int64_t n_slots = state->ne[1];
     for (int64_t s = 0; s < n_slots; ++s) {
         memcpy(&to[(size_t) ((s + r + n_slots) % n_slots) * state->nb[1]],
@@ -58,9 +58,9 @@ static std::string rotate_slots(const ggml_tensor * state, const std::string & b
 
 std::string gpu_run::run(ggml_tensor * op) {
     ggml_init_params params = {};
-    params.mem_size         = 64 * ggml_tensor_overhead() + ggml_graph_overhead();
-    params.no_alloc         = true;
-    ggml_context * ctx      = ggml_init(params);
+    params.mem_size = 64 * ggml_tensor_overhead() + ggml_graph_overhead();
+    params.no_alloc = true;
+    ggml_context * ctx = ggml_init(params);
 
     // every tensor has its own buffer, with the strides of the case
     std::vector<ggml_backend_buffer_t> buffers;
@@ -73,7 +73,7 @@ std::string gpu_run::run(ggml_tensor * op) {
         return y;
     };
     ggml_tensor * node = copy(op);
-    node->op           = op->op;
+    node->op = op->op;
     memcpy(node->op_params, op->op_params, sizeof(op->op_params));
     for (int i = 0; i < GGML_MAX_SRC; ++i) {
         if (op->src[i] != nullptr) {
@@ -111,14 +111,14 @@ std::string gpu_run::run(ggml_tensor * op) {
         if (r > 0 && (now_out != out || now != last)) {
             error = "call " + std::to_string(r + 1) + " of a graph, with other slots, differs";
         }
-        out  = now_out;
+        out = now_out;
         last = now;
     }
     for (int i = 0; i < n_times && error.empty(); ++i) {
         const int64_t start = ggml_time_us();
         ggml_backend_graph_compute(backend, graph);
         const double us = (double) (ggml_time_us() - start);
-        best_us         = i == 0 || us < best_us ? us : best_us;
+        best_us = i == 0 || us < best_us ? us : best_us;
     }
     if (error.empty()) {
         memcpy(op->data, out.data(), out.size());

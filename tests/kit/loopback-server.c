@@ -40,7 +40,7 @@ static struct sockaddr_in loopback(uint16_t port) {
 static uint16_t free_port(void) {
     const int          sock = socket(AF_INET, SOCK_STREAM, 0);
     struct sockaddr_in addr = loopback(0);
-    socklen_t          len  = sizeof(addr);
+    socklen_t          len = sizeof(addr);
 
     const bool ok = sock >= 0 && bind(sock, (struct sockaddr *) &addr, len) == 0 &&
                     getsockname(sock, (struct sockaddr *) &addr, &len) == 0;
@@ -72,7 +72,7 @@ static bool try_start(struct loopback_server * server) {
     snprintf(server->endpoint, sizeof(server->endpoint), "127.0.0.1:%d", port);
 
     server->lifeline = ends[1];
-    server->pid      = fork();
+    server->pid = fork();
     if (server->pid < 0) {
         return false;
     }

@@ -35,7 +35,7 @@ inline float operand(uint32_t bits) {
 }
 
 // Two columns at a time: every x86-64 and aarch64 has such vectors.
-using pair     = double __attribute__((vector_size(16)));
+using pair = double __attribute__((vector_size(16)));
 using pair_u64 = uint64_t __attribute__((vector_size(16)));
 using pair_i32 = int32_t __attribute__((vector_size(8)));
 
@@ -47,23 +47,23 @@ inline pair abs_of(pair x) {
 inline void add_aligned(float c[2], const pair * products, int n) {
     pair x[9];
     pair top = { 0x1p-300, 0x1p-300 }; // less than any product; used if all are zero
-    x[n]     = pair{ c[0], c[1] };
+    x[n] = pair{ c[0], c[1] };
     for (int k = 0; k < n; ++k) {
         x[k] = products[k];
     }
     for (int k = 0; k <= n; ++k) {
         top = abs_of(x[k]) > top ? abs_of(x[k]) : top;
     }
-    const pair_u64 e        = (pair_u64) top >> 52; // exponents, with the bias of 1023
+    const pair_u64 e = (pair_u64) top >> 52; // exponents, with the bias of 1023
     const pair     to_units = (pair) ((2 * 1023 + 23 - e) << 52);
-    const pair     unit     = (pair) ((e - 23) << 52);
-    pair_i32       sum      = {};
+    const pair     unit = (pair) ((e - 23) << 52);
+    pair_i32       sum = {};
     for (int k = 0; k <= n; ++k) {
         // each is below 2²⁴; the conversion truncates
         sum += __builtin_convertvector(x[k] * to_units, pair_i32);
     }
     const pair exact = __builtin_convertvector(sum, pair) * unit;
-    const pair cut   = (pair) ((pair_u64) exact & ~0x1FFFFFFFull); // 24 bits
+    const pair cut = (pair) ((pair_u64) exact & ~0x1FFFFFFFull); // 24 bits
     for (int j = 0; j < 2; ++j) {
         c[j] = fabs(exact[j]) < 0x1p-126 ? (float) (trunc(exact[j] * 0x1p149) * 0x1p-149)
                                          : (float) cut[j];
@@ -85,8 +85,8 @@ inline void two(float c[2], const double a[8], const double b[8][8], int col, mm
     } else {
         for (int k = 0; k < 8; ++k) {
             const pair p = x[order == MMA_UP ? k : 7 - k];
-            c[0]         = (float) (c[0] + p[0]);
-            c[1]         = (float) (c[1] + p[1]);
+            c[0] = (float) (c[0] + p[0]);
+            c[1] = (float) (c[1] + p[1]);
         }
     }
 }
@@ -136,15 +136,15 @@ inline void multiply(A && a, B && b, C && c, mma_order order) {
     for (int l = 0; l < 32; ++l) {
         const int g = l / 4, m = l % 4;
         for (int i = 0; i < 4; ++i) {
-            const float v                     = operand(a(l, i));
+            const float v = operand(a(l, i));
             x.a[g + i % 2 * 8][m + i / 2 * 4] = v;
             x.c[g + i / 2 * 8][2 * m + i % 2] = c(l, i);
             finite = finite && std::isfinite(v) && std::isfinite(c(l, i));
         }
         for (int i = 0; i < 2; ++i) {
-            const float v     = operand(b(l, i));
+            const float v = operand(b(l, i));
             x.b[m + 4 * i][g] = v;
-            finite            = finite && std::isfinite(v);
+            finite = finite && std::isfinite(v);
         }
     }
     float special[16][8];

@@ -7,7 +7,7 @@
 enum { MAX_TENSORS = 1024, MORE_BYTES = 16 << 20 };
 
 bool model_edit_open(struct model_edit * e, const char * path) {
-    *e      = (struct model_edit) { .tensors = calloc(MAX_TENSORS, sizeof(*e->tensors)) };
+    *e = (struct model_edit) { .tensors = calloc(MAX_TENSORS, sizeof(*e->tensors)) };
     e->gguf = gguf_init_from_file(
             path, (struct gguf_init_params) { .no_alloc = false, .ctx = &e->ctx });
     e->more = ggml_init((struct ggml_init_params) { .mem_size = MORE_BYTES });
@@ -86,8 +86,8 @@ void model_edit_convert(struct model_edit * e, const char * name, enum ggml_type
     const struct ggml_tensor * from = model_edit_find(e, name);
     if (from != NULL) {
         struct ggml_tensor * to = model_edit_put(e, name, type, ggml_n_dims(from), from->ne);
-        const int64_t        n  = ggml_nelements(from);
-        float *              x  = malloc((size_t) n * sizeof(*x));
+        const int64_t        n = ggml_nelements(from);
+        float *              x = malloc((size_t) n * sizeof(*x));
         if (from->type == GGML_TYPE_F32) {
             memcpy(x, from->data, (size_t) n * sizeof(*x));
         } else {

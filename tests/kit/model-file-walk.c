@@ -16,7 +16,7 @@ static bool text_inside(struct slice text, const char * begin, const char * end)
 static bool walk_key(struct model_file * f, const struct model_key * key, struct lrnn_error * err) {
     size_t            size;
     const char *      begin = model_file_bytes(f, &size);
-    const char *      end   = begin + size;
+    const char *      end = begin + size;
     struct lrnn_error why;
 
     if (!text_inside(key->name, begin, end) || key->name.size == 0) {
@@ -109,9 +109,9 @@ static bool walk_like_ggml(struct model_file * f, struct lrnn_error * err) {
               (size_t) gguf_get_n_kv(gguf) == model_file_n_keys(f) &&
               (size_t) gguf_get_n_tensors(gguf) == model_file_n_tensors(f);
     for (size_t i = 0; ok && i < model_file_n_keys(f); ++i) {
-        const struct model_key * key  = model_file_key(f, i);
+        const struct model_key * key = model_file_key(f, i);
         const enum gguf_type     type = gguf_get_kv_type(gguf, (int64_t) i);
-        ok                            = slice_is(key->name, gguf_get_key(gguf, (int64_t) i)) &&
+        ok = slice_is(key->name, gguf_get_key(gguf, (int64_t) i)) &&
              key->is_array == (type == GGUF_TYPE_ARRAY) &&
              key->type == (key->is_array ? gguf_get_arr_type(gguf, (int64_t) i) : type) &&
              key->n == (key->is_array ? gguf_get_arr_n(gguf, (int64_t) i) : 1);

@@ -34,15 +34,15 @@ static double * numbers(int64_t n) {
 static struct oracle oracle_new(
         const struct ggml_tensor * state, int64_t n_tokens, int64_t n_heads, int64_t d_out) {
     struct oracle o = {
-        .n_tokens  = n_tokens,
-        .n_heads   = n_heads,
-        .d_out     = d_out,
-        .n_slots   = state->ne[1],
+        .n_tokens = n_tokens,
+        .n_heads = n_heads,
+        .d_out = d_out,
+        .n_slots = state->ne[1],
         .slot_size = state->ne[0],
     };
-    o.out     = numbers(n_tokens * n_heads * d_out);
-    o.weight  = numbers(n_tokens * n_heads);
-    o.state   = numbers(o.n_slots * o.slot_size);
+    o.out = numbers(n_tokens * n_heads * d_out);
+    o.weight = numbers(n_tokens * n_heads);
+    o.state = numbers(o.n_slots * o.slot_size);
     o.written = calloc(o.n_slots + 1, sizeof(bool));
 
     for (int64_t i = 0; i < n_tokens * n_heads * d_out; ++i) {
@@ -79,12 +79,12 @@ static struct seq seq_get(
     const int32_t * id = (const int32_t *) ((const char *) ids->data + s * ids->nb[1]);
 
     struct seq q = {
-        .slot_in  = id[GGML_SCAN_SLOT_IN],
+        .slot_in = id[GGML_SCAN_SLOT_IN],
         .slot_out = id[GGML_SCAN_SLOT_OUT],
-        .first    = id[GGML_SCAN_FIRST],
-        .count    = id[GGML_SCAN_COUNT],
-        .n_snap   = ids->ne[0] - GGML_SCAN_SNAPS,
-        .snaps    = id + GGML_SCAN_SNAPS,
+        .first = id[GGML_SCAN_FIRST],
+        .count = id[GGML_SCAN_COUNT],
+        .n_snap = ids->ne[0] - GGML_SCAN_SNAPS,
+        .snaps = id + GGML_SCAN_SNAPS,
     };
     q.valid = q.slot_in >= -1 && q.slot_in < n_slots && q.slot_out >= 0 && q.slot_out < n_slots &&
               q.first >= 0 && q.count >= 0 && q.first + q.count <= n_tokens;
@@ -126,7 +126,7 @@ struct oracle oracle_householder(const struct ggml_householder_scan_args * a) {
     const int64_t d_k = a->k->ne[0];
     const int64_t d_v = a->v->ne[0];
     const int64_t n_h = a->k->ne[2];
-    const int64_t H   = a->state->ne[0] / (d_k * d_v);
+    const int64_t H = a->state->ne[0] / (d_k * d_v);
 
     struct oracle o = oracle_new(a->state, a->q->ne[3], H, d_v);
 
@@ -249,19 +249,19 @@ static double quotient_weight(double share) {
 }
 
 static struct oracle oracle_mlstm(const struct ggml_signed_scan_args * a) {
-    const int64_t d_k  = a->b->ne[0];
-    const int64_t d_v  = a->x->ne[0];
+    const int64_t d_k = a->b->ne[0];
+    const int64_t d_v = a->x->ne[0];
     const int64_t size = d_k * d_v + d_k + 1;
-    const int64_t H    = a->state->ne[0] / size;
+    const int64_t H = a->state->ne[0] / size;
 
     struct oracle o = oracle_new(a->state, a->c->ne[3], H, d_v);
 
     double *      head = numbers(size);
-    double *      c    = numbers(d_k);
-    double *      b    = numbers(d_k);
-    double *      x    = numbers(d_v);
-    long double * S    = calloc(d_k * d_v, sizeof(long double));
-    long double * N    = calloc(d_k, sizeof(long double));
+    double *      c = numbers(d_k);
+    double *      b = numbers(d_k);
+    double *      x = numbers(d_v);
+    long double * S = calloc(d_k * d_v, sizeof(long double));
+    long double * N = calloc(d_k, sizeof(long double));
 
     for (int64_t s = 0; s < a->ids->ne[1]; ++s) {
         const struct seq sq = seq_get(a->ids, s, o.n_slots, o.n_tokens);
@@ -272,7 +272,7 @@ static struct oracle oracle_mlstm(const struct ggml_signed_scan_args * a) {
             seq_load(&sq, a->state, h * size, size, head);
             seq_store(&sq, &o, 0, h * size, size, head);
 
-            double            m     = head[size - 1];
+            double            m = head[size - 1];
             const long double start = expl(m);
             for (int64_t i = 0; i < d_k * d_v; ++i) {
                 S[i] = head[i] * start;
@@ -289,8 +289,8 @@ static struct oracle oracle_mlstm(const struct ggml_signed_scan_args * a) {
                 row(x, d_v, a->x, h, H, 0, t);
                 const double      log_f = at(a->log_f, 0, head_of(a->log_f, h, H), 0, t);
                 const double      log_i = at(a->log_i, 0, head_of(a->log_i, h, H), 0, t);
-                const long double f     = expl(log_f);
-                const long double g     = expl(log_i);
+                const long double f = expl(log_f);
+                const long double g = expl(log_i);
 
                 long double nc = 0, nn = 0, cc = 0;
                 m = fmax(log_f + m, log_i);
@@ -305,7 +305,7 @@ static struct oracle oracle_mlstm(const struct ggml_signed_scan_args * a) {
                 }
 
                 const long double size_nc = fabsl(a->scale * nc);
-                const long double below   = fmaxl(size_nc, 1.0L) + a->eps * expl(m);
+                const long double below = fmaxl(size_nc, 1.0L) + a->eps * expl(m);
                 for (int64_t j = 0; j < d_v; ++j) {
                     long double sum = 0;
                     for (int64_t i = 0; i < d_k; ++i) {
@@ -348,15 +348,15 @@ struct oracle oracle_signed(const struct ggml_signed_scan_args * a) {
 
     const int64_t d_k = a->b->ne[0];
     const int64_t d_v = a->x->ne[0];
-    const int64_t H   = a->state->ne[0] / (d_k * d_v);
+    const int64_t H = a->state->ne[0] / (d_k * d_v);
 
     struct oracle o = oracle_new(a->state, a->c->ne[3], H, d_v);
 
-    double * S  = numbers(d_k * d_v);
-    double * c  = numbers(d_k);
-    double * b  = numbers(d_k);
-    double * x  = numbers(d_v);
-    double * g  = numbers(d_k);
+    double * S = numbers(d_k * d_v);
+    double * c = numbers(d_k);
+    double * b = numbers(d_k);
+    double * x = numbers(d_v);
+    double * g = numbers(d_k);
     double * dt = numbers(d_v);
 
     for (int64_t s = 0; s < a->ids->ne[1]; ++s) {
@@ -449,9 +449,9 @@ static double activate(enum ggml_short_conv_activation activation, double x) {
 }
 
 struct oracle oracle_short_conv(const struct ggml_short_conv_args * a) {
-    const int64_t n_ch  = a->x->ne[0];
+    const int64_t n_ch = a->x->ne[0];
     const int64_t width = a->weight != NULL ? a->weight->ne[0] : 2;
-    const int64_t tail  = width - 1;
+    const int64_t tail = width - 1;
 
     struct oracle o = oracle_new(a->state, a->x->ne[1], 1, n_ch);
 

@@ -47,15 +47,15 @@ bool test_scan_is_step(const struct test_scan * s, enum ggml_scan_path path) {
 struct ggml_tensor * test_scan_build(struct test * t, struct test_arena * a,
         const struct test_scan * s, enum ggml_scan_path path) {
     struct lrnn_error    err = { LRNN_ERROR_NONE, "" };
-    struct ggml_tensor * op  = NULL;
+    struct ggml_tensor * op = NULL;
     if (s->op == TEST_HOUSEHOLDER) {
         struct ggml_householder_scan_args args = s->householder;
-        args.path                              = path;
-        op                                     = ggml_householder_scan(a->ctx, &args, &err);
+        args.path = path;
+        op = ggml_householder_scan(a->ctx, &args, &err);
     } else if (s->op == TEST_SIGNED) {
         struct ggml_signed_scan_args args = s->sign;
-        args.path                         = path;
-        op                                = ggml_signed_scan(a->ctx, &args, &err);
+        args.path = path;
+        op = ggml_signed_scan(a->ctx, &args, &err);
     } else {
         op = ggml_short_conv(a->ctx, &s->conv, &err);
     }
@@ -67,10 +67,10 @@ struct ggml_tensor * test_scan_build(struct test * t, struct test_arena * a,
 
 struct test_scan test_scan_gather(
         struct test_arena * a, const struct test_scan * s, const int64_t * idx, int64_t n) {
-    struct test_scan      r         = *s;
+    struct test_scan      r = *s;
     struct ggml_tensor ** tokens[8] = { NULL };
-    const int             dim       = s->op == TEST_CONV ? 1 : 3;
-    int64_t               n_tokens  = 0;
+    const int             dim = s->op == TEST_CONV ? 1 : 3;
+    int64_t               n_tokens = 0;
     if (s->op == TEST_HOUSEHOLDER) {
         struct ggml_tensor ** all[] = { &r.householder.q, &r.householder.k, &r.householder.v,
             &r.householder.beta, &r.householder.gate, &r.householder.r, &r.householder.w };
@@ -109,8 +109,8 @@ double test_scan_nmse_state(const struct oracle * o, const struct test_scan * s)
                                        : s->op == TEST_SIGNED    ? s->sign.state
                                                                  : s->conv.state;
     const bool                 mlstm = s->op == TEST_SIGNED && s->sign.log_f != NULL;
-    const int64_t              size  = o->slot_size / o->n_heads;
-    struct nmse                sum   = { 0 };
+    const int64_t              size = o->slot_size / o->n_heads;
+    struct nmse                sum = { 0 };
     double                     worst = 0.0;
     for (int64_t slot = 0; slot < o->n_slots; ++slot) {
         for (int64_t h = 0; h < o->n_heads && o->written[slot]; ++h) {
@@ -124,7 +124,7 @@ double test_scan_nmse_state(const struct oracle * o, const struct test_scan * s)
                 nmse_add(&head, same * got[i], ref[i]);
             }
             const double nmse = nmse_value(&head);
-            worst             = nmse <= worst ? worst : nmse;
+            worst = nmse <= worst ? worst : nmse;
             sum.error += head.error;
             sum.size += head.size;
         }

@@ -31,16 +31,16 @@ static bool untouched(
 
 void test_scan_run(struct test * t, struct test_arena * a, struct test_scan * s,
         struct test_limits * l, const int * threads, int n_threads) {
-    struct ggml_tensor * state  = *test_scan_state(s);
-    struct oracle        o      = test_scan_oracle(s);
+    struct ggml_tensor * state = *test_scan_state(s);
+    struct oracle        o = test_scan_oracle(s);
     float *              before = test_copy(state);
 
     for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; ++path) {
         if (!test_scan_has_path(s, path)) {
             continue;
         }
-        struct ggml_tensor * op          = test_scan_build(t, a, s, path);
-        float *              first_out   = NULL;
+        struct ggml_tensor * op = test_scan_build(t, a, s, path);
+        float *              first_out = NULL;
         float *              first_state = NULL;
         // auto is one of the others; the reference path is slow
         const int n = path == GGML_SCAN_PATH_AUTO ||
@@ -58,7 +58,7 @@ void test_scan_run(struct test * t, struct test_arena * a, struct test_scan * s,
             if (i == 0) {
                 test_bound(t, limit_of(l, s, path), test_scan_nmse_out(&o, op), where);
                 test_bound(t, limit_of(l, s, path), test_scan_nmse_state(&o, s), where);
-                first_out   = test_copy(op);
+                first_out = test_copy(op);
                 first_state = test_copy(state);
             } else {
                 test_check(t, memcmp(first_out, op->data, ggml_nbytes(op)) == 0,
@@ -77,15 +77,15 @@ void test_scan_run(struct test * t, struct test_arena * a, struct test_scan * s,
 
 int64_t test_scan_cuts(struct test * t, struct test_arena * a, struct test_scan * s,
         struct test_limits * l, int64_t most, struct test_rng * r) {
-    struct ggml_tensor * state   = *test_scan_state(s);
-    struct ggml_tensor * ids     = *test_scan_ids(s);
-    const int32_t *      id      = ids->data;
-    const int64_t        n_seqs  = ids->ne[1];
-    const int64_t        stride  = ids->ne[0];
-    const int64_t        T       = test_batch_tokens(&s->batch);
-    struct oracle        o       = test_scan_oracle(s);
-    float *              before  = test_copy(state);
-    int64_t *            idx     = malloc(T * sizeof(int64_t));
+    struct ggml_tensor * state = *test_scan_state(s);
+    struct ggml_tensor * ids = *test_scan_ids(s);
+    const int32_t *      id = ids->data;
+    const int64_t        n_seqs = ids->ne[1];
+    const int64_t        stride = ids->ne[0];
+    const int64_t        T = test_batch_tokens(&s->batch);
+    struct oracle        o = test_scan_oracle(s);
+    float *              before = test_copy(state);
+    int64_t *            idx = malloc(T * sizeof(int64_t));
     int64_t              n_calls = 0;
 
     for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; ++path) {
@@ -98,8 +98,8 @@ int64_t test_scan_cuts(struct test * t, struct test_arena * a, struct test_scan 
         float * whole_state = test_copy(state);
 
         test_restore(state, before);
-        struct ggml_tensor * out                 = ggml_dup_tensor(a->ctx, whole);
-        const size_t         n_row               = ggml_nbytes(whole) / T;
+        struct ggml_tensor * out = ggml_dup_tensor(a->ctx, whole);
+        const size_t         n_row = ggml_nbytes(whole) / T;
         int64_t              done[TEST_MAX_SEQS] = { 0 };
         test_alloc(a, out);
         for (int64_t left = T; left > 0;) {
@@ -109,24 +109,24 @@ int64_t test_scan_cuts(struct test * t, struct test_arena * a, struct test_scan 
                     &b, GGML_TYPE_I32, TEST_DENSE, "ids", GGML_SCAN_SNAPS, n_seqs, 1, 1);
             int64_t n = 0;
             for (int64_t q = 0; q < n_seqs; ++q) {
-                const int32_t * old  = id + q * stride;
-                int32_t *       cut  = (int32_t *) now->data + q * GGML_SCAN_SNAPS;
+                const int32_t * old = id + q * stride;
+                int32_t *       cut = (int32_t *) now->data + q * GGML_SCAN_SNAPS;
                 const int64_t   rest = old[GGML_SCAN_COUNT] - done[q];
                 int64_t         take = most == 1 ? 1 : test_below(r, most + 1);
-                take                 = take < rest ? take : rest;
+                take = take < rest ? take : rest;
                 cut[GGML_SCAN_SLOT_IN] =
                         done[q] == 0 ? old[GGML_SCAN_SLOT_IN] : old[GGML_SCAN_SLOT_OUT];
                 cut[GGML_SCAN_SLOT_OUT] = old[GGML_SCAN_SLOT_OUT];
-                cut[GGML_SCAN_FIRST]    = (int32_t) n;
-                cut[GGML_SCAN_COUNT]    = (int32_t) take;
+                cut[GGML_SCAN_FIRST] = (int32_t) n;
+                cut[GGML_SCAN_COUNT] = (int32_t) take;
                 for (int64_t i = 0; i < take; ++i) {
                     idx[n++] = old[GGML_SCAN_FIRST] + done[q] + i;
                 }
                 done[q] += take;
             }
             if (n > 0) {
-                struct test_scan call   = test_scan_gather(&b, s, idx, n);
-                *test_scan_ids(&call)   = now;
+                struct test_scan call = test_scan_gather(&b, s, idx, n);
+                *test_scan_ids(&call) = now;
                 struct ggml_tensor * op = test_scan_build(t, &b, &call, path);
                 test_compute(&b, op, 1 + (int) (n_calls % 2));
                 for (int64_t i = 0; i < n; ++i) {
@@ -162,14 +162,14 @@ int64_t test_scan_cuts(struct test * t, struct test_arena * a, struct test_scan 
 // A call without snapshots, from the states `before`, has the bits of `op`, which is computed.
 static void check_without_snapshots(struct test * t, struct test_arena * a, struct test_scan * s,
         int path, const struct ggml_tensor * op, const float * before) {
-    struct ggml_tensor * state  = *test_scan_state(s);
-    struct ggml_tensor * ids    = *test_scan_ids(s);
-    const size_t         size   = (size_t) state->ne[0] * sizeof(float);
-    int32_t *            id     = ids->data;
+    struct ggml_tensor * state = *test_scan_state(s);
+    struct ggml_tensor * ids = *test_scan_ids(s);
+    const size_t         size = (size_t) state->ne[0] * sizeof(float);
+    int32_t *            id = ids->data;
     const int64_t        n_snap = ids->ne[0] - GGML_SCAN_SNAPS;
     int32_t *            wanted = malloc((size_t) n_snap * sizeof(int32_t));
     memcpy(wanted, id + GGML_SCAN_SNAPS, (size_t) n_snap * sizeof(int32_t));
-    float * out  = test_copy(op);
+    float * out = test_copy(op);
     float * last = malloc(size);
     memcpy(last, (const char *) state->data + (size_t) id[GGML_SCAN_SLOT_OUT] * size, size);
     for (int64_t i = 0; i < n_snap; ++i) {
@@ -192,18 +192,18 @@ static void check_without_snapshots(struct test * t, struct test_arena * a, stru
 
 static void check_snapshots(
         struct test * t, struct test_arena * a, struct test_scan * s, struct test_limits * l) {
-    struct ggml_tensor * state  = *test_scan_state(s);
-    struct ggml_tensor * ids    = *test_scan_ids(s);
-    int32_t *            id     = ids->data;
+    struct ggml_tensor * state = *test_scan_state(s);
+    struct ggml_tensor * ids = *test_scan_ids(s);
+    int32_t *            id = ids->data;
     const int64_t        n_snap = ids->ne[0] - GGML_SCAN_SNAPS;
-    const int64_t        size   = state->ne[0];
-    const int64_t        T      = test_batch_tokens(&s->batch); // one sequence
+    const int64_t        size = state->ne[0];
+    const int64_t        T = test_batch_tokens(&s->batch); // one sequence
     float *              before = test_copy(state);
-    int64_t *            idx    = malloc((T + 1) * sizeof(int64_t));
+    int64_t *            idx = malloc((T + 1) * sizeof(int64_t));
     for (int64_t i = 0; i < T; ++i) {
         idx[i] = i;
     }
-    const int32_t skipped   = id[GGML_SCAN_SNAPS + 1];
+    const int32_t skipped = id[GGML_SCAN_SNAPS + 1];
     id[GGML_SCAN_SNAPS + 1] = -1; // not wanted
 
     for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; ++path) {
@@ -218,8 +218,8 @@ static void check_snapshots(
 
         for (int64_t i = 0; i < n_snap; ++i) {
             const int64_t slot = i == 1 ? skipped : id[GGML_SCAN_SNAPS + i];
-            const int64_t n    = T - i - 1;
-            const float * got  = after + slot * size;
+            const int64_t n = T - i - 1;
+            const float * got = after + slot * size;
             char          where[256];
             snprintf(where, sizeof(where), "snapshot %d of %d tokens, %s, %s", (int) i, (int) T,
                     test_path_names[path], s->text);
@@ -247,7 +247,7 @@ static void check_snapshots(
                     test_tensor(&b, GGML_TYPE_I32, TEST_DENSE, "ids", GGML_SCAN_SNAPS, 1, 1, 1);
             memcpy(now->data, id, GGML_SCAN_SNAPS * sizeof(int32_t));
             ((int32_t *) now->data)[GGML_SCAN_COUNT] = (int32_t) n;
-            *test_scan_ids(&shorter)                 = now;
+            *test_scan_ids(&shorter) = now;
             test_restore(state, before);
             test_compute(&b, test_scan_build(t, &b, &shorter, path), 1);
             const float * want = (const float *) state->data + id[GGML_SCAN_SLOT_OUT] * size;
@@ -292,18 +292,18 @@ int test_scan_out_of_range(struct test * t, struct test_arena * a, struct test_s
         { GGML_SCAN_SNAPS, 1000 },
         { GGML_SCAN_SNAPS, -7 },
     };
-    struct ggml_tensor * state  = *test_scan_state(s);
-    struct ggml_tensor * ids    = *test_scan_ids(s);
-    int32_t *            id     = ids->data; // of the last sequence in the batch
+    struct ggml_tensor * state = *test_scan_state(s);
+    struct ggml_tensor * ids = *test_scan_ids(s);
+    int32_t *            id = ids->data; // of the last sequence in the batch
     float *              before = test_copy(state);
-    int                  n      = 0;
-    const int64_t        first  = id[GGML_SCAN_FIRST];
-    const int64_t        count  = id[GGML_SCAN_COUNT];
+    int                  n = 0;
+    const int64_t        first = id[GGML_SCAN_FIRST];
+    const int64_t        count = id[GGML_SCAN_COUNT];
 
     for (size_t c = 0; c < sizeof(bad) / sizeof(bad[0]); ++c) {
         const int     which = bad[c][0];
-        const int32_t good  = id[which];
-        id[which]           = bad[c][1];
+        const int32_t good = id[which];
+        id[which] = bad[c][1];
         test_restore(state, before);
         struct oracle o = test_scan_oracle(s); // skips such a sequence
         for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; ++path) {
@@ -314,7 +314,7 @@ int test_scan_out_of_range(struct test * t, struct test_arena * a, struct test_s
             snprintf(where, sizeof(where), "id %d is %d, %s, %s", which, (int) bad[c][1],
                     test_path_names[path], s->text);
             test_restore(state, before);
-            struct ggml_tensor * op    = test_scan_build(t, a, s, path);
+            struct ggml_tensor * op = test_scan_build(t, a, s, path);
             const int64_t        n_row = ggml_nelements(op) / test_batch_tokens(&s->batch);
             test_compute(a, op, 2);
             float * out = op->data;

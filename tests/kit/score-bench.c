@@ -34,7 +34,7 @@ void bench_add_symbols(struct model_edit * e) {
     for (int i = 0; i < N_VOCAB; ++i) {
         snprintf(text[i], sizeof(text[i]), "s%d", i);
         tokens[i] = text[i];
-        types[i]  = i == 0 ? 3 : 1; // control, normal
+        types[i] = i == 0 ? 3 : 1; // control, normal
     }
     gguf_set_val_str(e->gguf, "tokenizer.ggml.model", "lrnn-symbols");
     gguf_set_arr_str(e->gguf, "tokenizer.ggml.tokens", tokens, N_VOCAB);
@@ -83,8 +83,8 @@ static void write_data(void) {
 
 struct windows * bench_windows(const struct lrnn_model * model, struct window_params params) {
     const char *      paths[] = { bench.data_path };
-    struct lrnn_error err     = { LRNN_ERROR_NONE, "" };
-    struct dataset *  ds      = dataset_open(
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+    struct dataset *  ds = dataset_open(
             &(struct dataset_params) { .paths = paths, .n_paths = 1, .text_field = "text" }, &err);
     struct windows * ws =
             ds != NULL ? windows_make(ds, model, &params, bench.folder, NULL, NULL, &err) : NULL;
@@ -124,48 +124,48 @@ const char * bench_path(const char * name, char path[512]) {
 
 enum lrnn_error_kind bench_run(struct score_bench_run * run) {
     char                           path[512], checkpoints[600];
-    struct lrnn_error              err      = { LRNN_ERROR_NONE, "" };
-    struct windows *               ws       = bench_windows(run->model, run->window);
-    const struct windows_summary * s        = windows_get_summary(ws);
+    struct lrnn_error              err = { LRNN_ERROR_NONE, "" };
+    struct windows *               ws = bench_windows(run->model, run->window);
+    const struct windows_summary * s = windows_get_summary(ws);
     static const char * const      resets[] = { "window", "document", "never" };
-    const struct score_meta        meta     = {
-                   .model            = "m",
-                   .files            = s->files,
-                   .sources          = "",
-                   .data_fingerprint = s->fingerprint,
-                   .template         = "",
-                   .same_targets     = "",
-                   .n_vocab          = N_VOCAB,
-                   .mode             = run->window.mode == WINDOW_DOCUMENT ? "document" : "packed",
-                   .reset            = resets[run->reset],
-                   .window           = run->window.length,
-                   .probe            = run->probe ? "state-norm" : "",
-                   .n_batch          = run->n_batch,
-                   .group            = run->group,
-                   .n_windows        = s->n_windows,
-                   .shard            = run->n_shards > 0 ? run->shard : 1,
-                   .n_shards         = run->n_shards > 0 ? run->n_shards : 1,
+    const struct score_meta        meta = {
+               .model = "m",
+               .files = s->files,
+               .sources = "",
+               .data_fingerprint = s->fingerprint,
+               .template = "",
+               .same_targets = "",
+               .n_vocab = N_VOCAB,
+               .mode = run->window.mode == WINDOW_DOCUMENT ? "document" : "packed",
+               .reset = resets[run->reset],
+               .window = run->window.length,
+               .probe = run->probe ? "state-norm" : "",
+               .n_batch = run->n_batch,
+               .group = run->group,
+               .n_windows = s->n_windows,
+               .shard = run->n_shards > 0 ? run->shard : 1,
+               .n_shards = run->n_shards > 0 ? run->n_shards : 1,
     };
     bench_path(run->name, path);
     snprintf(checkpoints, sizeof(checkpoints), "%s.checkpoint", path);
-    struct stop         stop   = { .after = run->stop_after, .killed = run->killed };
+    struct stop         stop = { .after = run->stop_after, .killed = run->killed };
     struct score_params params = {
-        .session          = { .n_threads = 1, .cache_type = run->cache_type },
-        .n_batch          = run->n_batch,
-        .group            = run->group,
-        .reset            = run->reset,
-        .max_length       = run->window.length,
-        .resume           = run->resume,
+        .session = { .n_threads = 1, .cache_type = run->cache_type },
+        .n_batch = run->n_batch,
+        .group = run->group,
+        .reset = run->reset,
+        .max_length = run->window.length,
+        .resume = run->resume,
         .checkpoint_every = run->checkpoint_every,
-        .checkpoints      = checkpoints,
-        .callback         = on_progress,
-        .user             = &stop,
-        .state_norm       = run->probe,
+        .checkpoints = checkpoints,
+        .callback = on_progress,
+        .user = &stop,
+        .state_norm = run->probe,
     };
     int64_t n_done = 0;
     score_shard_range(&meta, &params.first, &params.end);
     bool                  done = false;
-    struct score_writer * w    = NULL;
+    struct score_writer * w = NULL;
     if (run->resume) {
         w = score_writer_resume(path, &meta, &n_done, &err);
     } else {
@@ -189,7 +189,7 @@ enum lrnn_error_kind bench_run(struct score_bench_run * run) {
 
 struct scores bench_read(const char * name) {
     char              path[512];
-    struct lrnn_error err     = { LRNN_ERROR_NONE, "" };
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     const char *      paths[] = { bench_path(name, path) };
     struct scores     scores;
     if (!scores_read(paths, 1, false, &scores, &err)) {

@@ -48,8 +48,8 @@ static int64_t document_size(const struct stream * st, int64_t document) {
 static struct token next_token(struct stream * st) {
     if (st->byte == st->size) {
         st->document++;
-        st->byte   = 0;
-        st->size   = document_size(st, st->document);
+        st->byte = 0;
+        st->size = document_size(st, st->document);
         st->at_bos = true;
     }
     struct token t = { st->document, st->byte, 0, 0.0 };
@@ -77,38 +77,38 @@ static const char * or_default(const char * text, const char * otherwise) {
 
 static struct score_meta make_meta(const struct synthetic * s) {
     return (struct score_meta) {
-        .tool             = "synthetic",
-        .model            = or_default(s->model, "model"),
-        .model_hash       = or_default(s->model, "model"),
-        .model_family     = "delta-net",
-        .eigenvalues      = "[-1,1]",
-        .quantization     = or_default(s->quantization, "f32"),
-        .parameters       = 340000000,
-        .trained_length   = s->trained_length,
-        .n_vocab          = 32000,
-        .tokenizer_hash   = or_default(s->tokenizer, "t0"),
-        .dataset          = or_default(s->dataset, "text"),
+        .tool = "synthetic",
+        .model = or_default(s->model, "model"),
+        .model_hash = or_default(s->model, "model"),
+        .model_family = "delta-net",
+        .eigenvalues = "[-1,1]",
+        .quantization = or_default(s->quantization, "f32"),
+        .parameters = 340000000,
+        .trained_length = s->trained_length,
+        .n_vocab = 32000,
+        .tokenizer_hash = or_default(s->tokenizer, "t0"),
+        .dataset = or_default(s->dataset, "text"),
         .data_fingerprint = or_default(s->fingerprint, or_default(s->dataset, "d0")),
-        .template         = "{text}",
-        .files            = "a.jsonl\tb.jsonl",
-        .sources          = or_default(s->sources, ""),
-        .records          = 100,
-        .documents        = 100,
-        .complaints       = "",
-        .protocol         = "custom",
-        .mode             = or_default(s->mode, "packed"),
-        .bos              = "doc",
-        .eos              = "none",
-        .reset            = or_default(s->reset, "window"),
-        .window           = s->window,
-        .min_doc_tokens   = s->window,
-        .same_targets     = or_default(s->same_targets, ""),
-        .probe            = s->norm > 0.0 ? "state-norm" : "",
-        .n_batch          = 512,
-        .group            = s->group > 0 ? s->group : 1,
-        .n_windows        = s->n_windows,
-        .shard            = s->shard > 0 ? s->shard : 1,
-        .n_shards         = s->n_shards > 0 ? s->n_shards : 1,
+        .template = "{text}",
+        .files = "a.jsonl\tb.jsonl",
+        .sources = or_default(s->sources, ""),
+        .records = 100,
+        .documents = 100,
+        .complaints = "",
+        .protocol = "custom",
+        .mode = or_default(s->mode, "packed"),
+        .bos = "doc",
+        .eos = "none",
+        .reset = or_default(s->reset, "window"),
+        .window = s->window,
+        .min_doc_tokens = s->window,
+        .same_targets = or_default(s->same_targets, ""),
+        .probe = s->norm > 0.0 ? "state-norm" : "",
+        .n_batch = 512,
+        .group = s->group > 0 ? s->group : 1,
+        .n_windows = s->n_windows,
+        .shard = s->shard > 0 ? s->shard : 1,
+        .n_shards = s->n_shards > 0 ? s->n_shards : 1,
     };
 }
 
@@ -151,15 +151,15 @@ struct buffers {
 
 static void fill_window(struct stream * st, int64_t index, int64_t n_tokens, struct buffers * b,
         struct score_window * w) {
-    const struct synthetic * s         = st->s;
+    const struct synthetic * s = st->s;
     const int                n_sources = count_sources(or_default(s->sources, ""));
-    *w                                 = (struct score_window) { .index = index,
-                                        .n_targets                      = n_tokens - 1,
-                                        .nll                            = b->nll,
-                                        .bytes                          = b->bytes,
-                                        .flags                          = b->flags,
-                                        .spans                          = b->spans,
-                                        .norms                          = b->norms };
+    *w = (struct score_window) { .index = index,
+        .n_targets = n_tokens - 1,
+        .nll = b->nll,
+        .bytes = b->bytes,
+        .flags = b->flags,
+        .spans = b->spans,
+        .norms = b->norms };
     for (int64_t at = 64; at <= n_tokens && s->norm > 0.0; at *= 2) {
         b->norms[w->n_norms++] = (struct score_norm) { at, (int32_t) (index % 3),
             (float) (s->norm * (double) ((1 + index) * at)) };
@@ -168,13 +168,13 @@ static void fill_window(struct stream * st, int64_t index, int64_t n_tokens, str
         const struct token token = next_token(st);
         if (w->n_spans == 0 || b->spans[w->n_spans - 1].document != token.document) {
             b->spans[w->n_spans++] = (struct window_span) { .first = t,
-                .document                                          = token.document,
-                .byte                                              = token.byte,
+                .document = token.document,
+                .byte = token.byte,
                 .source = n_sources > 0 ? (int32_t) (token.document % n_sources) : -1,
-                .file   = (int32_t) (token.document % 2) };
+                .file = (int32_t) (token.document % 2) };
         }
         if (t > 0) {
-            b->nll[t - 1]   = (float) nll_of(s, &token, t, index);
+            b->nll[t - 1] = (float) nll_of(s, &token, t, index);
             b->bytes[t - 1] = (uint16_t) token.n_bytes;
             b->flags[t - 1] = (uint8_t) (SCORE_COUNTED | (b->nll[t - 1] < 1.0f ? SCORE_TOP1 : 0));
         }
@@ -184,9 +184,9 @@ static void fill_window(struct stream * st, int64_t index, int64_t n_tokens, str
 static bool write_windows(const struct synthetic * s, const struct score_meta * meta,
         struct score_writer * writer, struct buffers * b, struct lrnn_error * err) {
     struct stream st = { .s = s,
-        .data               = hash_text(meta->data_fingerprint),
-        .tokenizer          = hash_text(meta->tokenizer_hash),
-        .document           = -1 };
+        .data = hash_text(meta->data_fingerprint),
+        .tokenizer = hash_text(meta->tokenizer_hash),
+        .document = -1 };
     int64_t       first, end, n_written = 0;
     score_shard_range(meta, &first, &end);
     for (int64_t i = 0; i < end; ++i) {
@@ -207,11 +207,11 @@ static bool write_windows(const struct synthetic * s, const struct score_meta * 
 }
 
 bool synthetic_write(const struct synthetic * s, const char * path, struct lrnn_error * err) {
-    const struct score_meta meta   = make_meta(s);
+    const struct score_meta meta = make_meta(s);
     struct score_writer *   writer = score_writer_create(path, &meta, err);
-    const size_t            n      = (size_t) s->window;
-    struct buffers          b      = { malloc(n * sizeof(*b.nll)), malloc(n * sizeof(*b.bytes)),
-                      malloc(n * sizeof(*b.flags)), malloc(n * sizeof(*b.spans)), { { 0 } } };
+    const size_t            n = (size_t) s->window;
+    struct buffers          b = { malloc(n * sizeof(*b.nll)), malloc(n * sizeof(*b.bytes)),
+                 malloc(n * sizeof(*b.flags)), malloc(n * sizeof(*b.spans)), { { 0 } } };
     bool ok = writer != NULL && b.nll != NULL && b.bytes != NULL && b.flags != NULL &&
               b.spans != NULL;
 

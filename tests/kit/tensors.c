@@ -10,8 +10,8 @@ enum { ALIGNMENT = 64 };
 
 void test_arena_init(struct test_arena * a) {
     memset(a, 0, sizeof(*a));
-    a->ctx     = ggml_init((struct ggml_init_params) {
-                .mem_size = 4u << 20, .mem_buffer = NULL, .no_alloc = true });
+    a->ctx = ggml_init((struct ggml_init_params) {
+            .mem_size = 4u << 20, .mem_buffer = NULL, .no_alloc = true });
     a->backend = ggml_backend_cpu_init();
 }
 
@@ -34,13 +34,13 @@ void test_alloc(struct test_arena * a, struct ggml_tensor * x) {
 
     if (a->n_tensors == a->max_tensors) {
         a->max_tensors = 2 * a->max_tensors + 16;
-        a->memory      = realloc(a->memory, a->max_tensors * sizeof(a->memory[0]));
-        a->buffers     = realloc(a->buffers, a->max_tensors * sizeof(a->buffers[0]));
+        a->memory = realloc(a->memory, a->max_tensors * sizeof(a->memory[0]));
+        a->buffers = realloc(a->buffers, a->max_tensors * sizeof(a->buffers[0]));
     }
     char *                memory = aligned_alloc(ALIGNMENT, room);
     ggml_backend_buffer_t buffer = ggml_backend_cpu_buffer_from_ptr(memory, room);
-    a->memory[a->n_tensors]      = memory;
-    a->buffers[a->n_tensors]     = buffer;
+    a->memory[a->n_tensors] = memory;
+    a->buffers[a->n_tensors] = buffer;
     a->n_tensors++;
     ggml_backend_tensor_alloc(buffer, x, memory + room - size); // ends with its memory
 }
@@ -59,25 +59,25 @@ struct ggml_tensor * test_tensor(struct test_arena * a, enum ggml_type type,
 
     // dimensions from the innermost to the outermost, and the gap after each, in elements
     static const int order[TEST_LAYOUTS][4] = {
-        [TEST_FUSED]       = { 0, 1, 2, 3 },
-        [TEST_GAPS]        = { 0, 1, 2, 3 },
+        [TEST_FUSED] = { 0, 1, 2, 3 },
+        [TEST_GAPS] = { 0, 1, 2, 3 },
         [TEST_FACTORS_OUT] = { 0, 1, 3, 2 },
-        [TEST_HEADS_OUT]   = { 0, 2, 3, 1 },
-        [TEST_REVERSED]    = { 3, 2, 1, 0 },
+        [TEST_HEADS_OUT] = { 0, 2, 3, 1 },
+        [TEST_REVERSED] = { 3, 2, 1, 0 },
     };
     static const int64_t gap[TEST_LAYOUTS][3] = {
-        [TEST_FUSED]       = { 0, 0, 8 },
-        [TEST_GAPS]        = { 3, 5, 1 },
+        [TEST_FUSED] = { 0, 0, 8 },
+        [TEST_GAPS] = { 3, 5, 1 },
         [TEST_FACTORS_OUT] = { 0, 2, 3 },
-        [TEST_HEADS_OUT]   = { 1, 0, 2 },
-        [TEST_REVERSED]    = { 0, 0, 1 },
+        [TEST_HEADS_OUT] = { 1, 0, 2 },
+        [TEST_REVERSED] = { 0, 0, 1 },
     };
     int64_t stride[4];
     int64_t step = 1;
-    int64_t end  = 1;
+    int64_t end = 1;
     for (int i = 0; i < 4; ++i) {
         const int d = order[layout][i];
-        stride[d]   = step;
+        stride[d] = step;
         end += (ne[d] - 1) * step;
         step *= ne[d];
         if (i < 3) {
@@ -101,13 +101,13 @@ struct ggml_tensor * test_tensor(struct test_arena * a, enum ggml_type type,
 struct ggml_tensor * test_gather(struct test_arena * a, const struct ggml_tensor * x, int dim,
         const int64_t * idx, int64_t n) {
     int64_t ne[4] = { x->ne[0], x->ne[1], x->ne[2], x->ne[3] };
-    ne[dim]       = n;
+    ne[dim] = n;
     struct ggml_tensor * y =
             test_tensor(a, GGML_TYPE_F32, TEST_DENSE, x->name, ne[0], ne[1], ne[2], ne[3]);
     for (int64_t i = 0; i < ggml_nelements(y); ++i) {
-        int64_t at[4]          = { i % ne[0], i / ne[0] % ne[1], i / (ne[0] * ne[1]) % ne[2],
-                     i / (ne[0] * ne[1] * ne[2]) };
-        at[dim]                = idx[at[dim]];
+        int64_t at[4] = { i % ne[0], i / ne[0] % ne[1], i / (ne[0] * ne[1]) % ne[2],
+            i / (ne[0] * ne[1] * ne[2]) };
+        at[dim] = idx[at[dim]];
         ((float *) y->data)[i] = test_get(x, at[0], at[1], at[2], at[3]);
     }
     return y;
@@ -152,10 +152,10 @@ void test_fill_normal(struct ggml_tensor * x, struct test_rng * r, double scale)
 }
 
 void test_fill_unit(struct ggml_tensor * x, struct test_rng * r, double mean) {
-    const int64_t n   = x->ne[0];
-    double *      e   = malloc(n * sizeof(double));
+    const int64_t n = x->ne[0];
+    double *      e = malloc(n * sizeof(double));
     double *      row = malloc(n * sizeof(double));
-    double        ee  = 0.0;
+    double        ee = 0.0;
     for (int64_t i = 0; i < n; ++i) {
         e[i] = test_normal(r);
         ee += e[i] * e[i];

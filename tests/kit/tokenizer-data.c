@@ -37,7 +37,7 @@ static uint32_t take_varint(struct reader * r) {
 // A count of items of at least `size` bytes each, limited by the rest of the data.
 static size_t take_count(struct reader * r, size_t size) {
     const size_t n = take_varint(r);
-    r->ok          = r->ok && n <= (size_t) (r->end - r->p) / size;
+    r->ok = r->ok && n <= (size_t) (r->end - r->p) / size;
     return r->ok ? n : 0;
 }
 
@@ -81,7 +81,7 @@ static const char * arena_name(struct arena * a, struct slice text) { // NULL if
 }
 
 static const struct slice * take_strings(struct reader * r, struct arena * a, size_t * n) {
-    *n               = take_count(r, 1);
+    *n = take_count(r, 1);
     struct slice * s = arena_take(a, *n * sizeof(*s));
     for (size_t i = 0; i < *n; ++i) {
         s[i] = take_string(r);
@@ -91,15 +91,15 @@ static const struct slice * take_strings(struct reader * r, struct arena * a, si
 
 static void take_case(struct reader * r, struct arena * a, struct tokenizer_case * c) {
     const int flags = take_i8(r);
-    c->flags        = (flags & 1 ? LRNN_TOKENIZE_ADD_BOS : 0u) |
+    c->flags = (flags & 1 ? LRNN_TOKENIZE_ADD_BOS : 0u) |
                (flags & 2 ? LRNN_TOKENIZE_PARSE_SPECIAL : 0u);
     c->text = take_string(r);
 
     const size_t n = take_varint(r);
-    c->refused     = n == 0;
-    c->n_ids       = n > 0 ? n - 1 : 0;
+    c->refused = n == 0;
+    c->n_ids = n > 0 ? n - 1 : 0;
     if (c->n_ids > (size_t) (r->end - r->p)) {
-        r->ok    = false;
+        r->ok = false;
         c->n_ids = 0;
     }
     int32_t * ids = arena_take(a, c->n_ids * sizeof(*ids));
@@ -122,26 +122,26 @@ bool tokenizer_data_read(struct tokenizer_data * t, const void * data, size_t si
         return false;
     }
     struct tokenizer_def * def = &t->def;
-    def->model                 = arena_name(&a, take_string(&r));
-    def->pre                   = arena_name(&a, take_string(&r));
-    def->normalizer            = arena_name(&a, take_string(&r));
-    def->bos_id                = take_i32(&r);
-    def->eos_id                = take_i32(&r);
-    def->unknown_id            = take_i32(&r);
-    def->padding_id            = take_i32(&r);
-    def->add_bos               = take_i8(&r);
-    def->add_eos               = take_i8(&r);
-    def->add_space_prefix      = take_i8(&r);
-    def->tokens                = take_strings(&r, &a, &def->n_tokens);
+    def->model = arena_name(&a, take_string(&r));
+    def->pre = arena_name(&a, take_string(&r));
+    def->normalizer = arena_name(&a, take_string(&r));
+    def->bos_id = take_i32(&r);
+    def->eos_id = take_i32(&r);
+    def->unknown_id = take_i32(&r);
+    def->padding_id = take_i32(&r);
+    def->add_bos = take_i8(&r);
+    def->add_eos = take_i8(&r);
+    def->add_space_prefix = take_i8(&r);
+    def->tokens = take_strings(&r, &a, &def->n_tokens);
 
-    def->n_types    = take_count(&r, 1);
+    def->n_types = take_count(&r, 1);
     int32_t * types = arena_take(&a, def->n_types * sizeof(*types));
     for (size_t i = 0; i < def->n_types; ++i) {
         types[i] = take_i8(&r);
     }
     def->types = types;
 
-    def->n_scores  = take_count(&r, 4);
+    def->n_scores = take_count(&r, 4);
     float * scores = arena_take(&a, def->n_scores * sizeof(*scores));
     for (size_t i = 0; i < def->n_scores; ++i) {
         const int32_t bits = take_i32(&r);
@@ -151,8 +151,8 @@ bool tokenizer_data_read(struct tokenizer_data * t, const void * data, size_t si
     def->merges = take_strings(&r, &a, &def->n_merges);
 
     t->def_size = (size_t) (r.p - (const uint8_t *) data);
-    t->n_cases  = take_count(&r, 3);
-    t->cases    = arena_take(&a, t->n_cases * sizeof(*t->cases));
+    t->n_cases = take_count(&r, 3);
+    t->cases = arena_take(&a, t->n_cases * sizeof(*t->cases));
     for (size_t i = 0; i < t->n_cases; ++i) {
         take_case(&r, &a, &t->cases[i]);
         t->cases[i].end = (size_t) (r.p - (const uint8_t *) data);

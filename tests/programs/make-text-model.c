@@ -28,11 +28,11 @@ static void set_tokenizer(struct gguf_context * gguf, char ** special) {
     for (int i = 0; i < N_BYTES; ++i) {
         snprintf(text[i], sizeof(text[i]), "<0x%02X>", (unsigned) i);
         tokens[i] = text[i];
-        types[i]  = TYPE_BYTE;
+        types[i] = TYPE_BYTE;
     }
     for (int i = N_BYTES; i < n_tokens; ++i) {
         tokens[i] = special[i - N_BYTES];
-        types[i]  = TYPE_CONTROL;
+        types[i] = TYPE_CONTROL;
     }
     gguf_set_val_str(gguf, "tokenizer.ggml.model", "lrnn-bytes");
     gguf_set_arr_str(gguf, "tokenizer.ggml.tokens", tokens, (size_t) n_tokens);
@@ -42,7 +42,7 @@ static void set_tokenizer(struct gguf_context * gguf, char ** special) {
 static bool set_template(struct gguf_context * gguf, const char * path) {
     static char  text[1 << 16];
     FILE *       file = fopen(path, "rb");
-    const size_t n    = file != NULL ? fread(text, 1, sizeof(text) - 1, file) : 0;
+    const size_t n = file != NULL ? fread(text, 1, sizeof(text) - 1, file) : 0;
     if (file != NULL) {
         fclose(file);
     }
@@ -52,21 +52,21 @@ static bool set_template(struct gguf_context * gguf, const char * path) {
 
 // [D, V] → [D, n_tokens]
 static struct ggml_tensor * more_rows(struct ggml_context * ctx, const struct ggml_tensor * t) {
-    struct ggml_tensor * more  = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, t->ne[0], n_tokens);
-    const float *        from  = t->data;
-    float *              to    = more->data;
+    struct ggml_tensor * more = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, t->ne[0], n_tokens);
+    const float *        from = t->data;
+    float *              to = more->data;
     const int64_t        n_row = t->ne[0];
 
     ggml_set_name(more, t->name);
     for (int64_t i = 0; i < n_tokens * n_row; ++i) {
         const int64_t times = i / (t->ne[1] * n_row);
-        to[i]               = from[i % (t->ne[1] * n_row)] * (1.0f - 0.1f * (float) times);
+        to[i] = from[i % (t->ne[1] * n_row)] * (1.0f - 0.1f * (float) times);
     }
     return more;
 }
 
 int main(int argc, char ** argv) {
-    struct ggml_context * ctx  = NULL;
+    struct ggml_context * ctx = NULL;
     struct ggml_context * more = ggml_init((struct ggml_init_params) { .mem_size = 64 << 20 });
 
     if (argc < 3 || argc > 5 + MAX_SPECIAL) {
@@ -92,7 +92,7 @@ int main(int argc, char ** argv) {
         if ((strcmp(t->name, "token_embd.weight") == 0 || strcmp(t->name, "output.weight") == 0) &&
                 t->ne[1] < n_tokens) {
             ok = ok && t->type == GGML_TYPE_F32;
-            t  = more_rows(more, t);
+            t = more_rows(more, t);
             gguf_set_val_u32(out, "lrnn.vocab_size", (uint32_t) n_tokens);
         }
         gguf_add_tensor(out, t);

@@ -43,7 +43,7 @@ static void write_text(const char * path, const char * text) {
 
 static bool has_text(const char * path, const char * text) {
     char   found[64] = "";
-    FILE * file      = fopen(path, "rb");
+    FILE * file = fopen(path, "rb");
     if (file != NULL) {
         found[fread(found, 1, sizeof(found) - 1, file)] = '\0';
         fclose(file);
@@ -94,7 +94,7 @@ static bool start_child(struct test * t, struct child * c) {
     }
     close(down[0]);
     close(up[1]);
-    c->to   = down[1];
+    c->to = down[1];
     c->from = up[0];
     return test_check(t, read(c->from, &byte, 1) == 1 && byte == 'o', "the child opened no file");
 }
@@ -279,7 +279,7 @@ static void check_may_replace(struct test * t) {
     remove(in_folder(path, "out"));
     for (size_t i = 0; i < sizeof(MAGICS) / sizeof(MAGICS[0]); ++i) {
         const char * magic = MAGICS[i];
-        const size_t n     = strlen(magic);
+        const size_t n = strlen(magic);
         test_check(t, atomic_file_may_replace(path, magic, "x", &err), "no file");
         write_text(path, "");
         test_check(t, atomic_file_may_replace(path, magic, "x", &err), "an empty file");

@@ -53,12 +53,12 @@ static void * rounded(float * x, enum ggml_type type, int64_t width, int64_t n_r
 
 static struct inputs make_inputs(const struct shape * s, enum ggml_type type, uint64_t seed) {
     struct test_rng rng = { seed };
-    struct inputs   in  = { .s = *s, .type = type };
-    in.q                = random_floats(&rng, s->dk * s->n * s->n_head);
-    in.k                = random_floats(&rng, s->dk * s->rows * s->n_head_kv);
-    in.v                = random_floats(&rng, s->dv * s->rows * s->n_head_kv);
-    in.k_data           = rounded(in.k, type, s->dk, s->rows * s->n_head_kv);
-    in.v_data           = rounded(in.v, type, s->dv, s->rows * s->n_head_kv);
+    struct inputs   in = { .s = *s, .type = type };
+    in.q = random_floats(&rng, s->dk * s->n * s->n_head);
+    in.k = random_floats(&rng, s->dk * s->rows * s->n_head_kv);
+    in.v = random_floats(&rng, s->dv * s->rows * s->n_head_kv);
+    in.k_data = rounded(in.k, type, s->dk, s->rows * s->n_head_kv);
+    in.v_data = rounded(in.v, type, s->dv, s->rows * s->n_head_kv);
     return in;
 }
 
@@ -83,12 +83,12 @@ static double scale_of(const struct shape * s) {
 // Runs the op on queries first … first + n − 1 and the first `rows` rows → [dv, H, n]
 static float * run(
         const struct inputs * in, int64_t first, int64_t n, int64_t rows, int n_threads) {
-    const struct shape *  s   = &in->s;
+    const struct shape *  s = &in->s;
     struct ggml_context * ctx = ggml_init((struct ggml_init_params) { 256u << 20, NULL, false });
-    struct ggml_tensor *  q   = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, s->dk, n, s->n_head);
-    struct ggml_tensor *  k   = ggml_new_tensor_3d(ctx, in->type, s->dk, s->rows, s->n_head_kv);
-    struct ggml_tensor *  v   = ggml_new_tensor_3d(ctx, in->type, s->dv, s->rows, s->n_head_kv);
-    struct ggml_tensor *  m   = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, rows, n);
+    struct ggml_tensor *  q = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, s->dk, n, s->n_head);
+    struct ggml_tensor *  k = ggml_new_tensor_3d(ctx, in->type, s->dk, s->rows, s->n_head_kv);
+    struct ggml_tensor *  v = ggml_new_tensor_3d(ctx, in->type, s->dv, s->rows, s->n_head_kv);
+    struct ggml_tensor *  m = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, rows, n);
     memcpy(k->data, in->k_data, ggml_nbytes(k));
     memcpy(v->data, in->v_data, ggml_nbytes(v));
     for (int64_t h = 0; h < s->n_head; ++h) {
@@ -101,8 +101,8 @@ static float * run(
                     ggml_fp32_to_fp16(sees(s, first + i, row) ? 0.0f : -INFINITY);
         }
     }
-    k                      = ggml_view_3d(ctx, k, s->dk, rows, s->n_head_kv, k->nb[1], k->nb[2], 0);
-    v                      = ggml_view_3d(ctx, v, s->dv, rows, s->n_head_kv, v->nb[1], v->nb[2], 0);
+    k = ggml_view_3d(ctx, k, s->dk, rows, s->n_head_kv, k->nb[1], k->nb[2], 0);
+    v = ggml_view_3d(ctx, v, s->dv, rows, s->n_head_kv, v->nb[1], v->nb[2], 0);
     struct ggml_tensor * o = ggml_flash_attn_ext(ctx, q, k, v, m, (float) scale_of(s), 0.0f, 0.0f);
     struct ggml_cgraph * graph = ggml_new_graph(ctx);
     ggml_build_forward_expand(graph, o);
@@ -116,8 +116,8 @@ static float * run(
 
 // The largest difference from the equation, in double precision.
 static double against_equation(const struct inputs * in, const float * out) {
-    const struct shape * s     = &in->s;
-    double *             p     = malloc((size_t) s->rows * sizeof(*p));
+    const struct shape * s = &in->s;
+    double *             p = malloc((size_t) s->rows * sizeof(*p));
     double               worst = 0.0;
     for (int64_t h = 0; h < s->n_head; ++h) {
         const int64_t hk = h / (s->n_head / s->n_head_kv);
@@ -130,7 +130,7 @@ static double against_equation(const struct inputs * in, const float * out) {
                               (double) in->k[(hk * s->rows + row) * s->dk + d];
                 }
                 p[row] = sees(s, i, row) ? p[row] * scale_of(s) : -INFINITY;
-                most   = fmax(most, p[row]);
+                most = fmax(most, p[row]);
             }
             for (int64_t row = 0; row < s->rows; ++row) {
                 p[row] = exp(p[row] - most);
@@ -142,8 +142,8 @@ static double against_equation(const struct inputs * in, const float * out) {
                     o += p[row] * (double) in->v[(hk * s->rows + row) * s->dv + d];
                 }
                 const double found = (double) out[(i * s->n_head + h) * s->dv + d];
-                const double diff  = fabs(found - o / sum);
-                worst              = diff <= worst ? worst : diff; // NaN wins
+                const double diff = fabs(found - o / sum);
+                worst = diff <= worst ? worst : diff; // NaN wins
             }
         }
     }
@@ -156,9 +156,9 @@ static bool same(const float * a, const float * b, int64_t n) {
 }
 
 static void test_case(const struct shape * s, enum ggml_type type, double * worst) {
-    struct inputs in   = make_inputs(s, type, (uint64_t) (s->rows * 31 + s->n));
+    struct inputs in = make_inputs(s, type, (uint64_t) (s->rows * 31 + s->n));
     const int64_t size = s->dv * s->n_head; // of one query
-    float *       all  = run(&in, 0, s->n, s->rows, 1);
+    float *       all = run(&in, 0, s->n, s->rows, 1);
     char          where[160];
     snprintf(where, sizeof(where), "%s, heads %lld and %lld of %lld and %lld, %lld of %lld rows",
             ggml_type_name(type), (long long) s->n_head, (long long) s->n_head_kv,
@@ -174,8 +174,8 @@ static void test_case(const struct shape * s, enum ggml_type type, double * wors
     }
     for (int64_t i = 0; i < s->n; i += s->n > 8 ? 7 : 1) {
         const int64_t rows = s->rows - s->hidden - s->n + i + 1; // none that is hidden
-        float *       one  = run(&in, i, 1, s->rows, 2);
-        float *       few  = run(&in, i, 1, rows, 1);
+        float *       one = run(&in, i, 1, s->rows, 2);
+        float *       few = run(&in, i, 1, rows, 1);
         test_check(&t, same(all + i * size, one, size), "%s: query %lld has other bits alone",
                 where, (long long) i);
         test_check(&t, same(one, few, size), "%s: query %lld has other bits without hidden rows",
@@ -190,10 +190,10 @@ static void test_case(const struct shape * s, enum ggml_type type, double * wors
 // Equal keys: the output is the mean of the values. A sum of so many terms in F16 would stop
 // growing.
 static void test_mean(enum ggml_type type) {
-    const struct shape s  = { 64, 64, 1, 1, 1, 8192, 0, 0 };
+    const struct shape s = { 64, 64, 1, 1, 1, 8192, 0, 0 };
     struct inputs      in = make_inputs(&s, type, 1);
     memset(in.q, 0, (size_t) s.dk * sizeof(float));
-    float * out   = run(&in, 0, 1, s.rows, 1);
+    float * out = run(&in, 0, 1, s.rows, 1);
     double  worst = 0.0;
     for (int64_t d = 0; d < s.dv; ++d) {
         double mean = 0.0;
@@ -201,7 +201,7 @@ static void test_mean(enum ggml_type type) {
             mean += (double) in.v[row * s.dv + d] / (double) s.rows;
         }
         const double diff = fabs(mean - (double) out[d]);
-        worst             = diff <= worst ? worst : diff;
+        worst = diff <= worst ? worst : diff;
     }
     test_check(&t, worst < 1e-6, "%s: a mean of %lld rows differs by %.3g", ggml_type_name(type),
             (long long) s.rows, worst);
@@ -210,7 +210,7 @@ static void test_mean(enum ggml_type type) {
 }
 
 int main(void) {
-    static const enum ggml_type types[]  = { GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0 };
+    static const enum ggml_type types[] = { GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0 };
     static const struct shape   shapes[] = {
         // dk, dv, n, H, HK, rows, window, hidden
         { 64, 64, 1, 4, 4, 64, 0, 0 },

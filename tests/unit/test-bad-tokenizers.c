@@ -79,11 +79,11 @@ static void padding_high(struct draft * d) {
     d->def.padding_id = INT64_MAX;
 }
 static void bos_missing(struct draft * d) {
-    d->def.bos_id  = -1;
+    d->def.bos_id = -1;
     d->def.add_bos = 1;
 }
 static void eos_missing(struct draft * d) {
-    d->def.eos_id  = -1;
+    d->def.eos_id = -1;
     d->def.add_eos = 1;
 }
 static void token_empty(struct draft * d) {
@@ -99,19 +99,19 @@ static void token_not_utf8(struct draft * d) {
     d->tokens[400] = TEXT("a\xFF");
 }
 static void byte_negative(struct draft * d) {
-    d->types[400]  = TOKEN_BYTE;
+    d->types[400] = TOKEN_BYTE;
     d->tokens[400] = TEXT("<0x-1>");
 }
 static void byte_not_hex(struct draft * d) {
-    d->types[400]  = TOKEN_BYTE;
+    d->types[400] = TOKEN_BYTE;
     d->tokens[400] = TEXT("<0xZZ>");
 }
 static void byte_256(struct draft * d) {
-    d->types[400]  = TOKEN_BYTE;
+    d->types[400] = TOKEN_BYTE;
     d->tokens[400] = TEXT("<0x100>");
 }
 static void byte_twice(struct draft * d) {
-    d->types[400]  = TOKEN_BYTE;
+    d->types[400] = TOKEN_BYTE;
     d->tokens[400] = TEXT("<0x41>");
 }
 static void bytes_none(struct draft * d) {
@@ -151,7 +151,7 @@ static void bytes_normal(struct draft * d) {
 }
 static void bytes_few(struct draft * d) {
     d->def.n_tokens = d->def.n_types = 255;
-    d->def.eos_id                    = -1;
+    d->def.eos_id = -1;
 }
 static void symbol_space(struct draft * d) {
     d->tokens[5] = TEXT("g 5");
@@ -226,7 +226,7 @@ static bool load(struct loaded * l, const char * name) {
         return false;
     }
     struct draft * d = &l->draft;
-    d->def           = l->data.def;
+    d->def = l->data.def;
     d->def.tokens = d->tokens = copy(d->def.tokens, d->def.n_tokens * sizeof(*d->tokens));
     d->def.types = d->types = copy(d->def.types, d->def.n_types * sizeof(*d->types));
     d->def.scores = d->scores = copy(d->def.scores, d->def.n_scores * sizeof(*d->scores));
@@ -267,7 +267,7 @@ static void check_text(struct test * t, const struct tokenizer * tok, bool conti
         const int32_t * ids, size_t n, const char * want) {
     char                  got[256];
     size_t                size = 0;
-    struct lrnn_decoder * d    = decoder_new(tok, continues);
+    struct lrnn_decoder * d = decoder_new(tok, continues);
     for (size_t i = 0; i <= n; ++i) {
         const struct slice s = i < n ? decode(d, ids[i]) : decode_end(d);
         memcpy(got + size, s.data, s.size);

@@ -23,7 +23,7 @@
 enum { N_SEQS = 3, N_TOKENS = 40, N_REWIND = 3, MAX_CALLS = 96, MAX_PART = 5 };
 
 static const double       LIMIT_F32 = 1e-4; // absolute difference of logits, which are 1 to 10
-static const char * const path      = "test-batch-invariance.gguf";
+static const char * const path = "test-batch-invariance.gguf";
 
 // One call for one sequence: rewind, then append tokens. The same alone and in a batch.
 struct turn {
@@ -39,8 +39,8 @@ struct plan {
 
 static void make_plan(struct plan * p, int64_t n_vocab, bool decoding, uint64_t seed) {
     static const int starts[N_SEQS] = { 0, 3, 5 },
-                     ends[N_SEQS]   = { N_TOKENS, N_TOKENS - 9, N_TOKENS - 2 };
-    struct test_rng rng             = { seed };
+                     ends[N_SEQS] = { N_TOKENS, N_TOKENS - 9, N_TOKENS - 2 };
+    struct test_rng rng = { seed };
     memset(p, 0, sizeof(*p));
     p->n_calls = N_TOKENS;
     for (int s = 0; s < N_SEQS; ++s) {
@@ -72,15 +72,15 @@ static bool run(struct test * t, const char * name, struct lrnn_model * model,
     const int64_t         V = lrnn_model_get_info(model).n_vocab;
     struct lrnn_error     err;
     struct lrnn_session * session = lrnn_session_new(model, &params, &err);
-    bool                  done    = test_check(t, session != NULL, "%s: %s", name, err.text);
+    bool                  done = test_check(t, session != NULL, "%s: %s", name, err.text);
     for (int i = 0; done && i < p->n_calls; ++i) {
         struct lrnn_input in[N_SEQS];
         int32_t           n_in = 0;
         for (int k = 0; done && k < N_SEQS; ++k) {
-            const int           s    = (k + i) % N_SEQS; // the order varies
+            const int           s = (k + i) % N_SEQS; // the order varies
             const struct turn * turn = &p->turns[s][i];
             if (turn->n > 0 && (alone < 0 || alone == s)) {
-                done       = turn->back == 0 || lrnn_seq_rewind(session, s, turn->back, &err);
+                done = turn->back == 0 || lrnn_seq_rewind(session, s, turn->back, &err);
                 in[n_in++] = (struct lrnn_input) {
                     .seq = s, .tokens = turn->tokens, .n_tokens = turn->n, .n_logits = 1
                 };
@@ -100,17 +100,17 @@ static bool run(struct test * t, const char * name, struct lrnn_model * model,
 // The largest difference of a logit between a batch and single sequences.
 static double compare(struct test * t, const char * name, struct lrnn_model * model, bool decoding,
         int32_t n_threads, enum lrnn_cache_type cache_type) {
-    const int64_t                    V      = lrnn_model_get_info(model).n_vocab;
-    const size_t                     n      = (size_t) (N_SEQS * MAX_CALLS * V);
+    const int64_t                    V = lrnn_model_get_info(model).n_vocab;
+    const size_t                     n = (size_t) (N_SEQS * MAX_CALLS * V);
     const struct lrnn_session_params params = {
-        .n_threads  = n_threads,
-        .n_seqs     = N_SEQS,
-        .n_rewind   = N_REWIND,
-        .n_cache    = 4 * N_TOKENS,
+        .n_threads = n_threads,
+        .n_seqs = N_SEQS,
+        .n_rewind = N_REWIND,
+        .n_cache = 4 * N_TOKENS,
         .cache_type = cache_type,
     };
-    struct plan * plan  = malloc(sizeof(*plan));
-    float *       all   = calloc(2 * n, sizeof(float));
+    struct plan * plan = malloc(sizeof(*plan));
+    float *       all = calloc(2 * n, sizeof(float));
     double        worst = 0.0;
     make_plan(plan, V, decoding, (uint64_t) (1 + n_threads));
     bool done = run(t, name, model, plan, -1, params, all);
@@ -119,7 +119,7 @@ static double compare(struct test * t, const char * name, struct lrnn_model * mo
     }
     for (size_t i = 0; i < n; ++i) {
         const double d = fabs((double) all[i] - (double) all[n + i]);
-        worst          = d <= worst ? worst : d; // NaN wins
+        worst = d <= worst ? worst : d; // NaN wins
     }
     free(plan);
     free(all);
@@ -141,11 +141,11 @@ static void compare_copies(
     for (int i = 0; i < N; ++i) {
         tokens[i] = (int32_t) ((7 * i + 3) % info.n_vocab);
     }
-    struct lrnn_session * s  = lrnn_session_new(model, &params, &err);
+    struct lrnn_session * s = lrnn_session_new(model, &params, &err);
     struct lrnn_input     in = { .tokens = tokens, .n_tokens = N };
     bool ok = s != NULL && lrnn_eval(s, &in, 1, &err) && lrnn_seq_fork(s, 0, 1, &err) &&
               lrnn_seq_save(s, 0, NULL, state, &err) && lrnn_seq_load(s, 2, NULL, state, &err);
-    const size_t size  = (size_t) info.n_vocab * sizeof(float);
+    const size_t size = (size_t) info.n_vocab * sizeof(float);
     float *      first = malloc(size);
     in.n_tokens = in.n_logits = 1;
     for (; ok && in.seq < 3; ++in.seq) {
@@ -160,10 +160,10 @@ static void compare_copies(
     test_check(t, ok, "%s: %s", name, err.text);
     lrnn_session_free(s);
     // another type of the cache
-    s  = lrnn_session_new(model,
-             &(struct lrnn_session_params) {
-                     .n_threads = 1, .n_cache = 4 * N, .cache_type = (type + 1) % 3 },
-             &err);
+    s = lrnn_session_new(model,
+            &(struct lrnn_session_params) {
+                    .n_threads = 1, .n_cache = 4 * N, .cache_type = (type + 1) % 3 },
+            &err);
     ok = s != NULL && lrnn_seq_load(s, 0, NULL, state, &err);
     test_check(t, !ok && strstr(err.text, "the attention cache has the type ") != NULL,
             "%s: a state with another type of the cache was accepted", name);
@@ -178,26 +178,26 @@ static double compare_cuts(struct test * t, const char * name, struct lrnn_model
         int32_t n_threads, enum lrnn_cache_type cache_type) {
     enum { N = 120, CALL = 32, BACK = 9 };
     const struct lrnn_session_params params = {
-        .n_threads  = n_threads,
-        .n_seqs     = 2,
-        .n_rewind   = BACK,
-        .n_cache    = N + CALL,
+        .n_threads = n_threads,
+        .n_seqs = 2,
+        .n_rewind = BACK,
+        .n_cache = N + CALL,
         .cache_type = cache_type,
     };
-    const int64_t     V   = lrnn_model_get_info(model).n_vocab;
+    const int64_t     V = lrnn_model_get_info(model).n_vocab;
     struct test_rng   rng = { 5 };
     int32_t           tokens[N + CALL];
     struct lrnn_error err;
-    float *           all   = malloc((size_t) (N * V) * sizeof(*all));
+    float *           all = malloc((size_t) (N * V) * sizeof(*all));
     double            worst = 0.0;
     for (int i = 0; i < N + CALL; ++i) {
         tokens[i] = (int32_t) test_below(&rng, V);
     }
-    struct lrnn_session * s  = lrnn_session_new(model, &params, &err);
+    struct lrnn_session * s = lrnn_session_new(model, &params, &err);
     bool                  ok = s != NULL;
     for (int64_t at = 0; ok && at < N; ++at) {
         const struct lrnn_input in = { .tokens = tokens + at, .n_tokens = 1, .n_logits = 1 };
-        ok                         = lrnn_eval(s, &in, 1, &err);
+        ok = lrnn_eval(s, &in, 1, &err);
         if (ok) {
             memcpy(all + at * V, lrnn_logits(s, 0), (size_t) V * sizeof(*all));
         }
@@ -205,17 +205,17 @@ static double compare_cuts(struct test * t, const char * name, struct lrnn_model
     for (int64_t at = 0; ok && at < N;) {
         const int64_t wrong = test_below(&rng, BACK + 1);
         int64_t       right = 1 + test_below(&rng, CALL - wrong);
-        right               = right < N - at ? right : N - at;
+        right = right < N - at ? right : N - at;
         int32_t call[CALL];
         for (int64_t i = 0; i < right + wrong; ++i) {
             call[i] = i < right ? tokens[at + i] : (int32_t) test_below(&rng, V);
         }
-        const int64_t           n  = right + wrong;
+        const int64_t           n = right + wrong;
         const struct lrnn_input in = { .seq = 1, .tokens = call, .n_tokens = n, .n_logits = n };
-        ok                         = lrnn_eval(s, &in, 1, &err);
+        ok = lrnn_eval(s, &in, 1, &err);
         for (int64_t i = 0; ok && i < right * V; ++i) {
             const double d = fabs((double) all[at * V + i] - (double) lrnn_logits(s, 0)[i]);
-            worst          = d <= worst ? worst : d; // NaN wins
+            worst = d <= worst ? worst : d; // NaN wins
         }
         ok = ok && lrnn_seq_rewind(s, 1, wrong, &err);
         at += right;
@@ -265,7 +265,7 @@ static bool is_matrix(const struct ggml_tensor * x) {
 static void reshape(struct model_edit * e, const char * name, int n_dims, const int64_t * ne,
         struct test_rng * rng) {
     const struct ggml_tensor * from = model_edit_find(e, name);
-    struct ggml_tensor *       to   = model_edit_put(e, name, GGML_TYPE_F32, n_dims, ne);
+    struct ggml_tensor *       to = model_edit_put(e, name, GGML_TYPE_F32, n_dims, ne);
     const double               size = 1.0 / sqrt((double) ne[0]);
     for (int64_t i = 0; i < ggml_nelements(to); ++i) {
         ((float *) to->data)[i] = is_matrix(to)
@@ -294,7 +294,7 @@ static bool parse(const char * message, char name[GGML_MAX_NAME], int * n_dims, 
 // until the model loads. Returns NULL with the message of the loader if it fails for another
 // reason.
 static struct lrnn_model * widen(struct model_edit * e, struct lrnn_error * err) {
-    const char * arch   = gguf_get_val_str(e->gguf, gguf_find_key(e->gguf, "general.architecture"));
+    const char * arch = gguf_get_val_str(e->gguf, gguf_find_key(e->gguf, "general.architecture"));
     struct test_rng rng = { 1 };
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); ++i) {
         char key[128];
@@ -333,7 +333,7 @@ static struct lrnn_model * quantize(struct model_edit * e, bool all, struct lrnn
     static const char * const kept[] = { "ssm_beta", "ssm_alpha", "ssm_f_", "ssm_g_", "time_mix_",
         "ssm_dt", "ssm_x", "igate", "fgate" };
     for (int64_t i = 0; i < e->n_tensors; ++i) {
-        const struct ggml_tensor * x    = e->tensors[i];
+        const struct ggml_tensor * x = e->tensors[i];
         bool                       keep = !is_matrix(x) || x->type != GGML_TYPE_F32;
         for (size_t k = 0; !all && k < sizeof(kept) / sizeof(kept[0]); ++k) {
             keep = keep || strstr(x->name, kept[k]) != NULL;
@@ -349,20 +349,20 @@ static struct lrnn_model * quantize(struct model_edit * e, bool all, struct lrnn
 // for single tokens.
 static void test_exact_cuts(struct test * t, const char * name, struct lrnn_model * model) {
     enum { LONG = 2 * N_TOKENS };
-    const struct lrnn_model_info     info   = lrnn_model_get_info(model);
+    const struct lrnn_model_info     info = lrnn_model_get_info(model);
     const struct lrnn_session_params params = { .n_threads = 1, .n_seqs = 2, .exact_cuts = true };
-    struct test_rng                  rng    = { 3 };
+    struct test_rng                  rng = { 3 };
     struct lrnn_error                err;
     int32_t                          tokens[LONG];
     if (info.n_layer_attention > 0) {
         return;
     }
     struct lrnn_session * session = lrnn_session_new(model, &params, &err);
-    bool                  done    = test_check(t, session != NULL, "%s: %s", name, err.text);
+    bool                  done = test_check(t, session != NULL, "%s: %s", name, err.text);
     for (int i = 0; i < LONG; ++i) {
         tokens[i] = (int32_t) test_below(&rng, info.n_vocab);
     }
-    const size_t row   = (size_t) info.n_vocab * sizeof(float);
+    const size_t row = (size_t) info.n_vocab * sizeof(float);
     float *      whole = malloc(LONG * row);
     done = done && lrnn_eval(session, &(struct lrnn_input) { 0, tokens, LONG, LONG }, 1, &err);
     if (done) {
@@ -381,7 +381,7 @@ static void test_exact_cuts(struct test * t, const char * name, struct lrnn_mode
 }
 
 static void test_model(struct test * t, const struct golden * g) {
-    static const char * const         TYPES[]  = { "F32", "Q8_0 and F32", "Q8_0" };
+    static const char * const         TYPES[] = { "F32", "Q8_0 and F32", "Q8_0" };
     static const enum lrnn_cache_type CACHES[] = { LRNN_CACHE_F32, LRNN_CACHE_F16,
         LRNN_CACHE_Q8_0 };
     double                            worst[3] = { 0.0, 0.0, 0.0 };

@@ -31,7 +31,7 @@ static bool make_model(const char * from, const char * path, const char * key, c
     int32_t           types[V];
     struct model_edit e;
     for (int i = 0; i < V; ++i) {
-        types[i]  = i < N_BYTES ? TYPE_BYTE : TYPE_CONTROL;
+        types[i] = i < N_BYTES ? TYPE_BYTE : TYPE_CONTROL;
         tokens[i] = i < N_BYTES ? names[i] : SPECIAL[i - N_BYTES];
         if (i < N_BYTES) {
             snprintf(names[i], sizeof(names[i]), "<0x%02X>", (unsigned) i);
@@ -89,7 +89,7 @@ static void free_conversation(struct conversation * c) {
 
 static void set_roles(struct conversation * c, bool system) {
     for (int64_t i = 0; i < c->n; ++i) {
-        const int64_t turn  = i - system;
+        const int64_t turn = i - system;
         c->messages[i].role = turn < 0 ? "system" : turn % 2 == 0 ? "user" : "assistant";
     }
 }
@@ -118,13 +118,13 @@ static bool read_case(
         at[c->n++] = text.n;
         json_read_string(item, &text, &n_lone);
     }
-    at[c->n]         = text.n;
-    c->text          = text.data;
-    c->expected      = expected.data;
+    at[c->n] = text.n;
+    c->text = text.data;
+    c->expected = expected.data;
     c->expected_size = expected.n;
     for (int64_t i = 0; i < c->n; ++i) {
         c->messages[i].content = text.data + at[i];
-        c->messages[i].size    = at[i + 1] - at[i];
+        c->messages[i].size = at[i + 1] - at[i];
     }
     set_roles(c, v[4].kind == JSON_TRUE);
     return true;
@@ -155,7 +155,7 @@ static void expect_text(struct test * t, const struct lrnn_model * model, const 
     for (int64_t i = 0; i < p->n && ok; ++i) {
         size_t       size;
         const char * s = lrnn_token_bytes(model, p->tokens[i], &size);
-        ok             = at + size <= c->expected_size && memcmp(c->expected + at, s, size) == 0;
+        ok = at + size <= c->expected_size && memcmp(c->expected + at, s, size) == 0;
         at += size;
     }
     test_check(t, ok && at == c->expected_size, "expected %.*s; differs before byte %zu",
@@ -177,7 +177,7 @@ static void expect_no_forgery(struct test * t, const struct lrnn_chat * chat,
     for (int64_t i = 0; i < c->n; ++i) {
         for (size_t k = 0; k < c->messages[i].size; ++k) {
             char * byte = c->text + (c->messages[i].content - c->text) + k;
-            *byte       = *byte == '<' ? 'x' : *byte;
+            *byte = *byte == '<' ? 'x' : *byte;
         }
     }
     if (tokenize(t, chat, c, c->n, &plain)) {
@@ -192,7 +192,7 @@ static int64_t test_cases(struct test * t, const struct lrnn_model * model,
         const struct lrnn_chat * chat, const char * format) {
     size_t  size;
     char *  data = (char *) test_read_file(LRNN_CHAT_DATA "/cases.jsonl", &size);
-    int64_t n    = 0;
+    int64_t n = 0;
     for (char *line = data, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
         struct conversation c;
         struct prompt       p;
@@ -214,17 +214,17 @@ static int64_t test_cases(struct test * t, const struct lrnn_model * model,
 // Answers as a model would generate them: the prompt of the next turn begins with the tokens of
 // this turn and its answer, or at least with its stable tokens if the answer has thoughts.
 static void test_turns(struct test * t, const struct lrnn_chat * chat, const char * format) {
-    const bool          is_rwkv   = strcmp(format, "rwkv-world") == 0;
+    const bool          is_rwkv = strcmp(format, "rwkv-world") == 0;
     const char * const  answers[] = { "Yes", "a\n\nb", "thoughts\n</think>\n\nNo" };
-    struct conversation c         = { .n = 7 };
+    struct conversation c = { .n = 7 };
     int32_t             answered[3][64];
     struct prompt       before = { 0 }, now;
 
     set_roles(&c, false);
     for (int i = 0; i < 7; ++i) {
-        const char * content  = i % 2 == 0 ? "Why <|im_end|>?" : answers[i / 2];
+        const char * content = i % 2 == 0 ? "Why <|im_end|>?" : answers[i / 2];
         c.messages[i].content = content;
-        c.messages[i].size    = strlen(content);
+        c.messages[i].size = strlen(content);
     }
     for (int64_t n = 1; n <= 7; n += 2) {
         if (!tokenize(t, chat, &c, n, &now)) {
@@ -254,7 +254,7 @@ static void test_turns(struct test * t, const struct lrnn_chat * chat, const cha
         if (n < 7) { // "generate" the answer: one token per byte
             struct lrnn_message * answer = &c.messages[n];
             int32_t *             tokens = answered[n / 2];
-            answer->n_tokens             = 0;
+            answer->n_tokens = 0;
             if (is_rwkv) { // its prompt ends with "Assistant:"
                 tokens[answer->n_tokens++] = ' ';
             }
@@ -275,7 +275,7 @@ static void test_format(struct test * t, const char * golden, const char * forma
     snprintf(path, sizeof(path), "%s/%s.jinja", LRNN_CHAT_DATA, format);
     char *              jinja = (char *) test_read_file(path, &size);
     struct lrnn_model * model = load(t, golden, "tokenizer.chat_template", jinja);
-    const char *        name  = chat_format_recognize((struct slice) { jinja, size });
+    const char *        name = chat_format_recognize((struct slice) { jinja, size });
 
     test_check(t, name != NULL && strcmp(name, format) == 0, "%s is recognized as %s", path,
             name != NULL ? name : "nothing");
@@ -300,7 +300,7 @@ static void test_format(struct test * t, const char * golden, const char * forma
 
 static void expect_error(struct test * t, const struct lrnn_model * model, const char * format,
         const char * expected) {
-    struct lrnn_error  err  = { LRNN_ERROR_NONE, "" };
+    struct lrnn_error  err = { LRNN_ERROR_NONE, "" };
     struct lrnn_chat * chat = lrnn_chat_new(model, format, &err);
     test_check(t, chat == NULL && strstr(err.text, expected) != NULL, "%s: '%s'; expected '%s'",
             format != NULL ? format : "the model's format", err.text, expected);
@@ -341,7 +341,7 @@ static void test_bad_formats(struct test * t, const char * golden) {
 
 static void test_refusals(struct test * t, const char * golden) {
     struct lrnn_model * model = load(t, golden, NULL, NULL);
-    struct lrnn_model * ids   = golden_load_model("delta_net_neg");
+    struct lrnn_model * ids = golden_load_model("delta_net_neg");
     struct lrnn_error   err;
     int32_t *           tokens;
     int64_t             n;
@@ -362,7 +362,7 @@ static void test_refusals(struct test * t, const char * golden) {
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
         struct lrnn_message m[3] = { { .content = "x", .size = 1 }, { .content = "" }, { 0 } };
-        int64_t             n_m  = 0;
+        int64_t             n_m = 0;
         while (n_m < 3 && cases[i].roles[n_m] != NULL) {
             m[n_m].role = cases[i].roles[n_m];
             ++n_m;

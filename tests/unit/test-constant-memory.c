@@ -26,7 +26,7 @@ static const int64_t LIMIT_GROWTH = 1 << 20; // bytes
 
 // resident memory of this process, in bytes; -1: unknown
 static int64_t resident(void) {
-    FILE * f     = fopen("/proc/self/statm", "r");
+    FILE * f = fopen("/proc/self/statm", "r");
     long   total = 0, pages = -1;
     if (f != NULL) {
         if (fscanf(f, "%ld %ld", &total, &pages) != 2) {
@@ -56,7 +56,7 @@ static bool finite_logits(const float * logits, int64_t n) {
 static void run(
         struct test * t, const char * name, struct lrnn_session * session, int64_t n_vocab) {
     static const int64_t sizes[] = { N_CALL, 1, 1, 33, 1, 7, N_CALL, 2, 1, 48 };
-    struct test_rng      rng     = { 1 };
+    struct test_rng      rng = { 1 };
     struct lrnn_error    err;
     int64_t              warm = -1;
     float                last = 0.0f;
@@ -107,7 +107,7 @@ int main(void) {
         }
         const struct lrnn_model_info info = lrnn_model_get_info(model);
         if (info.n_layer_attention == 0) {
-            const struct lrnn_session_params params  = { .n_threads = 1, .n_rewind = 2 };
+            const struct lrnn_session_params params = { .n_threads = 1, .n_rewind = 2 };
             struct lrnn_session *            session = lrnn_session_new(model, &params, &err);
             if (test_check(&t, session != NULL, "%s: %s", list.models[i].name, err.text)) {
                 run(&t, list.models[i].name, session, info.n_vocab);

@@ -61,22 +61,22 @@ static const double shared_mean = 1e-8;  // keys with a common mean
 // Padded and exact sizes of every instance, with every kind of gate
 static void test_instances(test * t) {
     test_rng rng = { 1 };
-    int      n   = 0;
+    int      n = 0;
     for (const int mode : modes) {
         test_worst worst = worst_of(householder_names[mode], independent);
         for (int i = 0; i < 14; ++i, ++n) {
             static const int columns[] = { 20, 16, 7 }; // two blocks, one, part of one
 
-            problem p      = {};
-            p.mode         = mode;
-            p.d_k          = chunk_sizes[i];
-            p.d_v          = columns[i % 3];
-            p.H            = p.d_k > 64 ? 1 : 2;
-            p.n_h          = factors_of(mode, 1 + n % 4);
-            p.turn         = n;
+            problem p = {};
+            p.mode = mode;
+            p.d_k = chunk_sizes[i];
+            p.d_v = columns[i % 3];
+            p.H = p.d_k > 64 ? 1 : 2;
+            p.n_h = factors_of(mode, 1 + n % 4);
+            p.turn = n;
             p.batch.n_seqs = 2;
             p.batch.n_snap = n % 3;
-            p.batch.turn   = n;
+            p.batch.turn = n;
             p.batch.len[0] = 70 / p.n_h + 1; // more than a chunk
             p.batch.len[1] = 3;
             run_chunk(t, suite, p, &rng, &worst);
@@ -90,20 +90,20 @@ static void test_real_sizes(test * t) {
     static const struct {
         int gate, d_k, d_v, n_h;
     } cases[] = { { 1, 96, 192, 1 }, { 0, 256, 512, 2 }, { 2, 128, 128, 1 }, { 5, 64, 64, 1 } };
-    test_rng   rng   = { 11 };
+    test_rng   rng = { 11 };
     test_worst worst = worst_of("96 x 192, 256 x 512, 128 x 128, 64 x 64", independent);
     for (const auto & one : cases) {
-        problem p      = {};
-        p.mode         = one.gate;
-        p.d_k          = one.d_k;
-        p.d_v          = one.d_v;
-        p.H            = 1;
-        p.n_h          = one.n_h;
-        p.turn         = 1;
+        problem p = {};
+        p.mode = one.gate;
+        p.d_k = one.d_k;
+        p.d_v = one.d_v;
+        p.H = 1;
+        p.n_h = one.n_h;
+        p.turn = 1;
         p.batch.n_seqs = 2;
         p.batch.len[0] = 70 / one.n_h;
         p.batch.len[1] = 5;
-        p.batch.turn   = 1;
+        p.batch.turn = 1;
         run_chunk(t, suite, p, &rng, &worst);
     }
     test_worst_print(&worst);
@@ -111,21 +111,21 @@ static void test_real_sizes(test * t) {
 
 static void test_random(test * t) {
     test_rng rng = { 2 };
-    int      n   = 0;
+    int      n = 0;
     for (const int mode : modes) {
         test_worst worst = worst_of(householder_names[mode], independent);
         for (int i = 0; i < 50; ++i, ++n) {
             problem p = {};
-            p.mode    = mode;
-            p.d_k     = 1 + (int) test_below(&rng, i % 8 == 0 ? 256 : 40);
+            p.mode = mode;
+            p.d_k = 1 + (int) test_below(&rng, i % 8 == 0 ? 256 : 40);
             p.d_k += p.d_k == 1 && mode == 5; // one channel is a gate per head
-            p.d_v              = 1 + (int) test_below(&rng, 24);
-            p.H                = p.d_k > 40 ? 1 : 1 + (int) test_below(&rng, 2);
-            p.n_h              = factors_of(mode, 1 + i % 4);
-            p.turn             = n;
-            p.batch.n_seqs     = 1 + (int) test_below(&rng, 3);
-            p.batch.n_snap     = (int) test_below(&rng, 4);
-            p.batch.turn       = n;
+            p.d_v = 1 + (int) test_below(&rng, 24);
+            p.H = p.d_k > 40 ? 1 : 1 + (int) test_below(&rng, 2);
+            p.n_h = factors_of(mode, 1 + i % 4);
+            p.turn = n;
+            p.batch.n_seqs = 1 + (int) test_below(&rng, 3);
+            p.batch.n_snap = (int) test_below(&rng, 4);
+            p.batch.turn = n;
             const int64_t most = i % 10 == 9 ? 200 : p.d_k > 40 || p.n_h > 2 ? 40 : 70;
             for (int s = 0; s < p.batch.n_seqs; ++s) {
                 p.batch.len[s] = random_length(&rng, p.n_h, most) + (s == 0 ? 3 : 0);
@@ -141,7 +141,7 @@ static void test_random(test * t) {
 // Snapshots before, at and after every end of a chunk; numbers of factors that do not divide 64, up
 // to one token per chunk
 static void test_borders(test * t) {
-    test_rng   rng   = { 3 };
+    test_rng   rng = { 3 };
     test_worst worst = worst_of("ends of chunks", independent);
     static const struct {
         int     n_h;
@@ -164,16 +164,16 @@ static void test_borders(test * t) {
             if (factors_of(mode, one.n_h) != one.n_h) {
                 continue;
             }
-            problem p      = {};
-            p.mode         = mode;
-            p.d_k          = 12;
-            p.d_v          = 5;
-            p.H            = 1;
-            p.n_h          = one.n_h;
-            p.turn         = n;
+            problem p = {};
+            p.mode = mode;
+            p.d_k = 12;
+            p.d_v = 5;
+            p.H = 1;
+            p.n_h = one.n_h;
+            p.turn = n;
             p.batch.n_seqs = 4;
             p.batch.n_snap = n % 4 == 3 ? 6 : n % 4;
-            p.batch.turn   = n;
+            p.batch.turn = n;
             memcpy(p.batch.len, one.len, sizeof(one.len));
             run_chunk(t, suite, p, &rng, &worst);
             ++n;
@@ -181,9 +181,9 @@ static void test_borders(test * t) {
     }
 
     for (const int mode : modes) {
-        problem p      = {};
-        p.mode         = mode;
-        p.n_h          = factors_of(mode, 2);
+        problem p = {};
+        p.mode = mode;
+        p.n_h = factors_of(mode, 2);
         p.batch.len[0] = 40;
         run_ring(t, suite, p, &rng, &worst);
     }
@@ -193,19 +193,19 @@ static void test_borders(test * t) {
 // Gates so small that their products vanish, gates larger than 1, and beta above 2. Nothing is
 // clamped or divided by a gate.
 static void test_hard_gates(test * t) {
-    test_rng   rng   = { 4 };
+    test_rng   rng = { 4 };
     test_worst worst = worst_of("gates 1e-30 .. 1.2, beta 2.2 .. 2.5", independent);
     for (int n = 0; n < 16; ++n) {
-        problem p      = {};
-        p.mode         = n < 12 ? 1 + n % 2 : 5;
-        p.d_k          = 24;
-        p.d_v          = 8;
-        p.H            = 1;
-        p.n_h          = factors_of(p.mode, 1 + n / 2 % 3);
-        p.turn         = n;
+        problem p = {};
+        p.mode = n < 12 ? 1 + n % 2 : 5;
+        p.d_k = 24;
+        p.d_v = 8;
+        p.H = 1;
+        p.n_h = factors_of(p.mode, 1 + n / 2 % 3);
+        p.turn = n;
         p.batch.n_seqs = 1;
         p.batch.len[0] = 90 / p.n_h;
-        p.batch.turn   = n;
+        p.batch.turn = n;
         test_arena a;
         test_arena_init(&a);
         test_scan s = make_householder(&a, p, &rng);
@@ -226,19 +226,19 @@ static void test_hard_gates(test * t) {
 static void test_out_of_range(test * t) {
     test_rng rng = { 5 };
     for (const int mode : modes) {
-        problem p      = {};
-        p.mode         = mode;
-        p.d_k          = 24;
-        p.d_v          = 20;
-        p.H            = 2;
-        p.n_h          = factors_of(mode, 2);
-        p.turn         = mode;
+        problem p = {};
+        p.mode = mode;
+        p.d_k = 24;
+        p.d_v = 20;
+        p.H = 2;
+        p.n_h = factors_of(mode, 2);
+        p.turn = mode;
         p.batch.n_seqs = 3;
         p.batch.len[0] = 40;
         p.batch.len[1] = 1;
         p.batch.len[2] = 35;
         p.batch.n_snap = mode == 2 ? 0 : 2;
-        p.batch.turn   = mode;
+        p.batch.turn = mode;
         test_arena a;
         test_arena_init(&a);
         test_scan s = make_householder(&a, p, &rng);
@@ -250,23 +250,23 @@ static void test_out_of_range(test * t) {
 
 // A NaN in v appears in its column, from its token on, and in no other column, head or sequence.
 static void test_nan(test * t) {
-    test_rng rng   = { 6 };
-    problem  p     = {};
-    p.mode         = 1;
-    p.d_k          = 24;
-    p.d_v          = 20;
-    p.H            = 2;
-    p.n_h          = 2;
-    p.turn         = 1; // v has two heads
+    test_rng rng = { 6 };
+    problem  p = {};
+    p.mode = 1;
+    p.d_k = 24;
+    p.d_v = 20;
+    p.H = 2;
+    p.n_h = 2;
+    p.turn = 1; // v has two heads
     p.batch.n_seqs = 2;
     p.batch.len[0] = 50;
     p.batch.len[1] = 40;
     test_arena a;
     test_arena_init(&a);
-    test_scan         s      = make_householder(&a, p, &rng);
-    ggml_tensor *     state  = s.householder.state;
+    test_scan         s = make_householder(&a, p, &rng);
+    ggml_tensor *     state = s.householder.state;
     const std::string before = bytes_of(state);
-    const int64_t     first  = ((const int32_t *) s.householder.ids->data)[GGML_SCAN_FIRST];
+    const int64_t     first = ((const int32_t *) s.householder.ids->data)[GGML_SCAN_FIRST];
     const int64_t     token = first + 35, column = 17;
     test_check(t, s.householder.v->ne[1] == 2, "v has %d heads", (int) s.householder.v->ne[1]);
     ggml_tensor * clean = build(t, &a, &s, GGML_SCAN_PATH_CHUNK);
@@ -297,19 +297,19 @@ static void test_nan(test * t) {
 }
 
 static void test_cuts(test * t) {
-    test_rng   rng   = { 7 };
+    test_rng   rng = { 7 };
     test_worst worst = worst_of("cut into calls", independent);
     for (int n = 0; n < 10; ++n) {
-        problem p      = {};
-        p.mode         = n < 9 ? n % 3 : 5;
-        p.d_k          = 20;
-        p.d_v          = 12;
-        p.H            = 1;
-        p.n_h          = factors_of(p.mode, 1 + n / 3);
-        p.turn         = n;
+        problem p = {};
+        p.mode = n < 9 ? n % 3 : 5;
+        p.d_k = 20;
+        p.d_v = 12;
+        p.H = 1;
+        p.n_h = factors_of(p.mode, 1 + n / 3);
+        p.turn = n;
         p.batch.n_seqs = 1;
         p.batch.len[0] = 150;
-        p.batch.turn   = n;
+        p.batch.turn = n;
         run_chunk_cuts(t, suite, p, &rng, &worst, 40);
     }
     test_worst_print(&worst);
@@ -349,16 +349,16 @@ static void test_lengths(test * t) {
         snprintf(what, sizeof(what), "T = %d, beta %g..2, mean of keys %g", one.T, one.beta_lo,
                 one.mean);
         test_worst worst = worst_of(what, one.limit);
-        problem    p     = {};
-        p.mode           = one.gate;
-        p.d_k            = one.d_k;
-        p.d_v            = 8;
-        p.H              = 1;
-        p.n_h            = one.n_h;
-        p.mean           = one.mean;
-        p.batch.n_seqs   = 1;
-        p.batch.len[0]   = one.T;
-        p.batch.turn     = one.gate;
+        problem    p = {};
+        p.mode = one.gate;
+        p.d_k = one.d_k;
+        p.d_v = 8;
+        p.H = 1;
+        p.n_h = one.n_h;
+        p.mean = one.mean;
+        p.batch.n_seqs = 1;
+        p.batch.len[0] = one.T;
+        p.batch.turn = one.gate;
         test_arena a;
         test_arena_init(&a);
         test_scan s = make_householder(&a, p, &rng);
@@ -376,13 +376,13 @@ static void test_lengths(test * t) {
 
 // Where nothing rounds, chunk and step kernels give the same, correct bits, in one call or in many.
 static void test_exact(test * t) {
-    const int          T   = is_short() ? 400 : 4000;
+    const int          T = is_short() ? 400 : 4000;
     test_rng           rng = { 9 };
     std::vector<float> want;
     test_arena         a;
     test_arena_init(&a);
-    test_scan         s      = make_word(&a, &rng, T, true, &want);
-    ggml_tensor *     state  = s.householder.state;
+    test_scan         s = make_word(&a, &rng, T, true, &want);
+    ggml_tensor *     state = s.householder.state;
     const std::string before = bytes_of(state);
     const std::string right((const char *) want.data(), want.size() * sizeof(float));
 
@@ -411,21 +411,21 @@ static void test_exact(test * t) {
 
 // r and w: rows of S change their signs and integers are added, so nothing rounds.
 static void test_exact_rank_one(test * t) {
-    const int T    = is_short() ? 300 : 2000;
-    test_rng  rng  = { 13 };
-    problem   p    = {};
-    p.mode         = 5;
-    p.d_k          = 20;
-    p.d_v          = 18;
-    p.H            = 1;
-    p.n_h          = 1;
+    const int T = is_short() ? 300 : 2000;
+    test_rng  rng = { 13 };
+    problem   p = {};
+    p.mode = 5;
+    p.d_k = 20;
+    p.d_v = 18;
+    p.H = 1;
+    p.n_h = 1;
     p.batch.n_seqs = 1;
     p.batch.len[0] = T;
     test_arena a;
     test_arena_init(&a);
     test_scan                    s = make_householder(&a, p, &rng);
     ggml_householder_scan_args & x = s.householder;
-    x.scale                        = 0.5f;
+    x.scale = 0.5f;
     test_fill(x.r, 0.0f);
     test_fill(x.w, 0.0f);
     for (int64_t n = 0; n < T; ++n) {
@@ -475,16 +475,16 @@ static void test_paths(test * t) {
         { 0, 8, 65, 1, 3, GGML_SCAN_PATH_CHUNK, true, false },
         { 0, 8, 64, 1, 3, GGML_SCAN_PATH_CHUNK, false, true },
     };
-    test_rng   rng   = { 10 };
+    test_rng   rng = { 10 };
     test_worst worst = worst_of("choice of kernels", independent);
     for (const auto & one : cases) {
-        problem p      = {};
-        p.mode         = one.mode;
-        p.d_k          = one.d_k;
-        p.d_v          = 3;
-        p.H            = 1;
-        p.n_h          = one.n_h;
-        p.turn         = 1;
+        problem p = {};
+        p.mode = one.mode;
+        p.d_k = one.d_k;
+        p.d_v = 3;
+        p.H = 1;
+        p.n_h = one.n_h;
+        p.turn = 1;
         p.batch.n_seqs = one.n_seqs;
         for (int i = 0; i < one.n_seqs; ++i) {
             p.batch.len[i] = i == 0 ? one.T - 10 * (one.n_seqs - 1) : 10;
@@ -499,9 +499,9 @@ static void test_paths(test * t) {
 
         // on a GPU without TF32 every path uses the step kernel
         const path_gpu    turing = { false, 75, 40 };
-        ggml_tensor *     op     = build(t, &a, &s, one.path);
-        const std::string found  = run_on_device(op, householder_work_floats(op, turing), 1,
-                 [&](const ggml_tensor * node, float * work, auto && launch) {
+        ggml_tensor *     op = build(t, &a, &s, one.path);
+        const std::string found = run_on_device(op, householder_work_floats(op, turing), 1,
+                [&](const ggml_tensor * node, float * work, auto && launch) {
                     launch_householder(node, turing, work, launch);
                 });
         test_check(t, found.empty() && kernels_last.size() == 1 && stepped(suite),
@@ -515,22 +515,22 @@ static void test_paths(test * t) {
 static void test_mixed(test * t) {
     static const struct {
         int n_seqs, len, others, n_snap;
-    } cases[]        = { { 64, 448, 1, 0 }, { 4, 509, 1, 2 }, { 5, 300, 200, 0 } };
-    test_rng   rng   = { 14 };
+    } cases[] = { { 64, 448, 1, 0 }, { 4, 509, 1, 2 }, { 5, 300, 200, 0 } };
+    test_rng   rng = { 14 };
     test_worst worst = worst_of("mixed batches", independent);
-    int        n     = 0;
+    int        n = 0;
     for (const auto & one : cases) {
         for (const int mode : modes) {
-            problem p      = {};
-            p.mode         = mode;
-            p.d_k          = 24;
-            p.d_v          = 20;
-            p.H            = 1;
-            p.n_h          = 1;
-            p.turn         = n;
+            problem p = {};
+            p.mode = mode;
+            p.d_k = 24;
+            p.d_v = 20;
+            p.H = 1;
+            p.n_h = 1;
+            p.turn = n;
             p.batch.n_seqs = one.n_seqs;
             p.batch.n_snap = one.n_snap;
-            p.batch.turn   = n++;
+            p.batch.turn = n++;
             for (int i = 0; i < one.n_seqs; ++i) {
                 p.batch.len[i] = i == one.n_seqs / 2 ? one.len : i == 1 ? 3 : one.others;
             }
@@ -553,11 +553,11 @@ static void test_grid(test * t) {
     };
     test_rng rng = { 11 };
     for (const auto & one : cases) {
-        problem p      = {};
-        p.d_k          = 16;
-        p.d_v          = 4;
-        p.H            = 1;
-        p.n_h          = 1;
+        problem p = {};
+        p.d_k = 16;
+        p.d_v = 4;
+        p.H = 1;
+        p.n_h = 1;
         p.batch.n_seqs = one.n_seqs;
         p.batch.n_snap = one.n_snap;
         for (int i = 0; i < one.n_seqs; ++i) {
@@ -565,9 +565,9 @@ static void test_grid(test * t) {
         }
         test_arena a;
         test_arena_init(&a);
-        test_scan     s  = make_householder(&a, p, &rng);
+        test_scan     s = make_householder(&a, p, &rng);
         ggml_tensor * op = build(t, &a, &s, GGML_SCAN_PATH_CHUNK);
-        unsigned      x  = 0;
+        unsigned      x = 0;
         float         work;
         launch_householder(op, test_gpu, &work, [&](auto kernel, dim3 grid, dim3, const auto &) {
             x = suite.prepare.count((const void *) kernel) > 0 ? grid.x : x;
@@ -581,7 +581,7 @@ static void test_grid(test * t) {
 // Errors in the PTX of the chunk kernels. Every barrier is needed.
 static void test_broken(test * t) {
     const std::string prepare = "chunk_prepareILi1ELi0E", rank = "chunk_prepareILi2ELi2E",
-                      chunk   = "chunk_scanILi64ELb1E";
+                      chunk = "chunk_scanILi64ELb1E";
     std::vector<breakage> all = {
         { "prepare: a removed wait",
                 { prepare, "cp.async.wait_group", 0, "cp.async.wait_group 1;", "" },
@@ -614,14 +614,14 @@ static void test_broken(test * t) {
     run_all_broken(t, suite, all, [&](const breakage & b) {
         problem p = {};
         // with a gate per head, its barrier makes the last one of a chunk redundant
-        p.mode         = b.change.kernel == rank                           ? 5
-                         : b.change.kernel == chunk && b.change.which == 5 ? 0
-                                                                           : 1;
-        p.d_k          = 64;
-        p.d_v          = 20;
-        p.H            = 1;
-        p.n_h          = factors_of(p.mode, 2);
-        p.turn         = 1;
+        p.mode = b.change.kernel == rank                           ? 5
+                 : b.change.kernel == chunk && b.change.which == 5 ? 0
+                                                                   : 1;
+        p.d_k = 64;
+        p.d_v = 20;
+        p.H = 1;
+        p.n_h = factors_of(p.mode, 2);
+        p.turn = 1;
         p.batch.n_seqs = 1;
         p.batch.len[0] = 75;
         return p;
@@ -629,7 +629,7 @@ static void test_broken(test * t) {
 }
 
 int main(int argc, char ** argv) {
-    test      t   = {};
+    test      t = {};
     const int end = begin_test(argc, argv, { "householder.ptx" });
     if (end >= 0) {
         return end;

@@ -55,7 +55,7 @@ static void on_log(enum ggml_log_level level, const char * text, void * user) {
             on_line(s, s->line);
             s->line[0] = '\0';
         } else if (used + 1 < sizeof(s->line)) {
-            s->line[used]     = *text;
+            s->line[used] = *text;
             s->line[used + 1] = '\0';
         }
     }
@@ -88,7 +88,7 @@ static void run(struct test * t, const struct golden * g, struct splits * splits
     if (!test_check(t, model != NULL, "%s: %s", g->name, err.text)) {
         return;
     }
-    const struct lrnn_model_info     info   = lrnn_model_get_info(model);
+    const struct lrnn_model_info     info = lrnn_model_get_info(model);
     const struct lrnn_session_params params = {
         .n_threads = 1, .n_seqs = 2, .n_rewind = 1, .n_cache = N_CACHE
     };
@@ -144,7 +144,7 @@ static void run(struct test * t, const struct golden * g, struct splits * splits
 }
 
 int main(void) {
-    struct test        t      = { 0 };
+    struct test        t = { 0 };
     struct splits      splits = { 0 };
     struct golden_list list;
     struct lrnn_error  err;

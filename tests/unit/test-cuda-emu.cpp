@@ -18,7 +18,7 @@ CUDA_EMU_DYNAMIC_SHARED(float, dynamic);
 //
 
 static __global__ void where_am_i(int * out) {
-    const int block  = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+    const int block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
     const int thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
     out[block * (blockDim.x * blockDim.y * blockDim.z) + thread] = 1000 * block + thread;
 }
@@ -51,7 +51,7 @@ static __global__ void reverse_dynamic(const float * in, float * out) {
 }
 
 static __global__ void all_shuffles(int * out) { // [5][32]
-    const int lane     = threadIdx.x;
+    const int lane = threadIdx.x;
     out[0 * 32 + lane] = __shfl_sync(0xFFFFFFFF, lane, 5);
     out[1 * 32 + lane] = __shfl_up_sync(0xFFFFFFFF, lane, 3);
     out[2 * 32 + lane] = __shfl_down_sync(0xFFFFFFFF, lane, 3, 8);
@@ -75,7 +75,7 @@ static __global__ void count(int * n) {
 }
 
 static __global__ void vectors(const float4 * in, float2 * out) {
-    const float4 v   = in[threadIdx.x];
+    const float4 v = in[threadIdx.x];
     out[threadIdx.x] = make_float2(v.x + v.z, v.y + v.w);
 }
 
@@ -105,15 +105,15 @@ template <int HOW> static __global__ void multiply(const mma_operands x) {
         for (int i = 0; i < 4; ++i) {
             const float y = x.a[(i == 0 || i == 2 ? group : group + 8) * x.k + k +
                                 (i < 2 ? member : member + 4)];
-            a_both[i]     = mma_split_of(y);
-            a[i]          = HOW == AS_TF32 ? __float_as_uint(y) : a_both[i].hi;
-            a_lo[i]       = a_both[i].lo;
+            a_both[i] = mma_split_of(y);
+            a[i] = HOW == AS_TF32 ? __float_as_uint(y) : a_both[i].hi;
+            a_lo[i] = a_both[i].lo;
         }
         for (int i = 0; i < 2; ++i) {
             const float y = x.b[(k + (i == 0 ? member : member + 4)) * 8 + group];
-            b_both[i]     = mma_split_of(y);
-            b[i]          = HOW == AS_TF32 ? __float_as_uint(y) : b_both[i].hi;
-            b_lo[i]       = b_both[i].lo;
+            b_both[i] = mma_split_of(y);
+            b[i] = HOW == AS_TF32 ? __float_as_uint(y) : b_both[i].hi;
+            b_lo[i] = b_both[i].lo;
         }
         if (HOW == AS_F32) {
             mma_add(c, a_both, b_both);
@@ -216,7 +216,7 @@ static __global__ void no_barrier(const float * in, float * out) {
 // Correct in forward order, and never NaN
 static __global__ void forward_only(float * io) {
     const float left = threadIdx.x == 0 ? 1.0f : io[threadIdx.x - 1];
-    io[threadIdx.x]  = left + 1.0f;
+    io[threadIdx.x] = left + 1.0f;
 }
 
 static __global__ void second_barrier_missing(const float * in, float * out) {
@@ -241,7 +241,7 @@ static __global__ void warp_neighbor_unsynced(const float * in, float * out) {
 static __global__ void warps_in_step(const float * in, float * out) {
     __shared__ float row[4];
     const int        warp = threadIdx.x / 32;
-    float            sum  = 0.0f;
+    float            sum = 0.0f;
     if (threadIdx.x % 32 == 0) {
         row[warp] = in[warp];
     }
@@ -258,7 +258,7 @@ static __global__ void warps_in_step(const float * in, float * out) {
 
 static __global__ void blocks_meet(float * io) { // a block reads a value that another one writes
     const float other = io[(blockIdx.x + 1) % gridDim.x];
-    io[blockIdx.x]    = other + 1.0f;
+    io[blockIdx.x] = other + 1.0f;
 }
 
 static __global__ void sum_of_floats(float * sum, const float * in) {
@@ -446,7 +446,7 @@ static void test_wrong(test * t) {
             "out of bounds: buffer out of 256 bytes at byte 256");
     wrong(t, "write_before", launch(1, 64, 0, [&] { write_beyond(y, -1); }),
             "written before the start of buffer out");
-    y[-1]                  = cuda_emu::buffer("unwritten", sizeof(float)).as<float>()[0]; // repair
+    y[-1] = cuda_emu::buffer("unwritten", sizeof(float)).as<float>()[0]; // repair
     const uint64_t nowhere = 0x1000;
     memcpy(p, &nowhere, sizeof(nowhere));
     wrong(t, "read_nowhere", launch(1, 1, 0, [&] { read_nowhere((const float **) p, y); }),
@@ -582,8 +582,8 @@ static void test_mma_rounding(test * t) {
                 const double half = fabs(one.x[k]) < 0x1p-100 ? 0x1p-70
                                     : fabs(one.x[k]) > 0x1p20 ? 0x1p12
                                                               : 1.0;
-                p.a[k]            = (float) (sign * one.x[k] / half);
-                p.b[8 * k]        = (float) half;
+                p.a[k] = (float) (sign * one.x[k] / half);
+                p.b[8 * k] = (float) half;
             }
             p.run<AS_TF32>(t);
             test_check(t, p.c[0] == sign * one.want, "mma, %s: %.9g; expected %.9g", one.what,
@@ -597,7 +597,7 @@ static void test_mma_rounding(test * t) {
 // The formula of cuda-emu.h, number by number
 static double mma_by_formula(const product & p, int i, int j) {
     double x[9] = { p.c[i * 8 + j] };
-    int    top  = INT_MIN;
+    int    top = INT_MIN;
     for (int k = 0; k < 8; ++k) {
         x[k + 1] = (double) p.a[i * 8 + k] * p.b[k * 8 + j];
     }
@@ -657,18 +657,18 @@ static void test_mma_not_finite(test * t) {
         x = (float) test_uniform(&rng, 0.5, 1.0);
     }
     clean.b[5 * 8 + 6] = 0.0f;
-    product p          = clean;
+    product p = clean;
     clean.run<AS_TF32>(t);
 
-    p.a[3 * 8 + 2]  = NAN;       // row 3
-    p.a[9 * 8 + 5]  = INFINITY;  // row 9; times 0 in column 6
-    p.b[1 * 8 + 4]  = -INFINITY; // column 4
-    p.c[12 * 8 + 7] = NAN;       // one element
+    p.a[3 * 8 + 2] = NAN;       // row 3
+    p.a[9 * 8 + 5] = INFINITY;  // row 9; times 0 in column 6
+    p.b[1 * 8 + 4] = -INFINITY; // column 4
+    p.c[12 * 8 + 7] = NAN;      // one element
     p.run<AS_TF32>(t);
     for (int i = 0; i < 16; ++i) {
         for (int j = 0; j < 8; ++j) {
-            const float x    = p.c[i * 8 + j];
-            const bool  nan  = i == 3 || (i == 9 && (j == 4 || j == 6)) || (i == 12 && j == 7);
+            const float x = p.c[i * 8 + j];
+            const bool  nan = i == 3 || (i == 9 && (j == 4 || j == 6)) || (i == 12 && j == 7);
             const float want = i == 9 ? INFINITY : j == 4 ? -INFINITY : clean.c[i * 8 + j];
             test_check(t, nan ? (bool) isnan(x) : x == want,
                     "mma with NaN and infinities: element [%d][%d] is %g", i, j, x);
@@ -678,7 +678,7 @@ static void test_mma_not_finite(test * t) {
 
 // F32 products from three TF32 products
 static void test_mma_add(test * t) {
-    test_rng rng   = { 2 };
+    test_rng rng = { 2 };
     double   worst = 0.0;
     for (int n = 0; n < 200; ++n) { // |error| ≤ 2⁻²¹ Σ|a||b|
         product p(8);
@@ -715,7 +715,7 @@ static void test_mma_add(test * t) {
     // A long sum of one sign, K products. mma_add: K/8 additions rounded to nearest; their errors
     // have both signs and grow with the root of their number, and each sum of eight has an error of
     // at most 2⁻²². If the tensor core adds all products, every addition truncates nine addends.
-    const int    K     = 4096;
+    const int    K = 4096;
     const double limit = sqrt(K / 8.0) * 0x1p-24 + 0x1p-22;
     product      p(K);
     for (float & x : p.a) {
@@ -730,8 +730,8 @@ static void test_mma_add(test * t) {
     double err = 0.0, least = 1.0;
     for (int i = 0; i < 128; ++i) {
         const double want = p.sum(i / 8, i % 8, false);
-        err               = std::max(err, fabs(p.c[i] - want) / want);
-        least             = std::min(least, (want - carried.c[i]) / want);
+        err = std::max(err, fabs(p.c[i] - want) / want);
+        least = std::min(least, (want - carried.c[i]) / want);
     }
     test_check(t, err <= limit,
             "mma_add, a sum of %d products has an error of %g; expected at most %g", K, err, limit);

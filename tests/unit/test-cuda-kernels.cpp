@@ -65,18 +65,18 @@ static void test_alignment(test * t) {
     for (int i = 0; i < 4; ++i) {
         const bool is_signed = i >= 2, claim = i % 2 == 1;
         test_rng   rng = { 21 };
-        problem    p   = {};
-        p.mode         = is_signed ? (int) CHANNEL : 1;
-        p.d_k          = 32;
-        p.d_v          = 16;
-        p.H            = 2;
-        p.n_h          = 1;
-        p.turn         = TEST_GAPS;
+        problem    p = {};
+        p.mode = is_signed ? (int) CHANNEL : 1;
+        p.d_k = 32;
+        p.d_v = 16;
+        p.H = 2;
+        p.n_h = 1;
+        p.turn = TEST_GAPS;
         p.batch.n_seqs = 1;
         p.batch.len[0] = 5;
         test_arena a;
         test_arena_init(&a);
-        test_scan         s  = is_signed ? make_signed(&a, p, &rng) : make_householder(&a, p, &rng);
+        test_scan         s = is_signed ? make_signed(&a, p, &rng) : make_householder(&a, p, &rng);
         ggml_tensor *     op = build(t, &a, &s, GGML_SCAN_PATH_STEP);
         const std::string found =
                 is_signed ? run_claimed(op, claim, sign) : run_claimed(op, claim, householder);
@@ -94,36 +94,36 @@ static const int instance_sizes[] = { 4, 16, 20, 32, 36, 64, 68, 96, 100, 128, 1
 // Every mode in every instance, then fifty random shapes per mode
 static void test_modes(test * t, make_fn * make, int n_modes, const char * const * names) {
     test_rng rng = { 1 };
-    int      n   = 0;
+    int      n = 0;
     for (int mode = 0; mode < n_modes; ++mode) {
         char       what[80];
         test_worst worst = {};
         snprintf(what, sizeof(what), "%s", names[mode]);
-        worst.what            = what;
-        worst.limit           = 1e-12;
+        worst.what = what;
+        worst.limit = 1e-12;
         const bool one_factor = make == make_signed || mode >= 3;
-        const int  n_sizes    = (int) (sizeof(instance_sizes) / sizeof(instance_sizes[0]));
+        const int  n_sizes = (int) (sizeof(instance_sizes) / sizeof(instance_sizes[0]));
         for (int i = 0; i < n_sizes + 50; ++i, ++n) {
             problem p = {};
-            p.mode    = mode;
-            p.turn    = n;
-            p.n_h     = one_factor ? 1 : 1 + n % 4;
+            p.mode = mode;
+            p.turn = n;
+            p.n_h = one_factor ? 1 : 1 + n % 4;
             if (i < n_sizes) {
                 // columns: more than a block, one warp, in between
                 const int columns[] = { instance_sizes[i] <= 16 ? 72 : 40, 8, 20 };
 
                 // exact sizes: dense, so that rows are aligned; padded ones: any other layout
-                p.turn  = n - n % TEST_REVERSED + (i % 2 == 1 ? 0 : 1 + n % (TEST_REVERSED - 1));
-                p.d_k   = instance_sizes[i];
-                p.d_v   = columns[i % 3];
-                p.H     = 2;
+                p.turn = n - n % TEST_REVERSED + (i % 2 == 1 ? 0 : 1 + n % (TEST_REVERSED - 1));
+                p.d_k = instance_sizes[i];
+                p.d_v = columns[i % 3];
+                p.H = 2;
                 p.batch = random_batch(&rng, n, p.d_k > 128 ? 2 : 5);
             } else { // small sizes more often, not only multiples of 4
                 const int64_t largest = test_below(&rng, 5) == 0 ? 256 : 64;
-                p.d_k                 = 1 + (int) test_below(&rng, largest);
-                p.d_v                 = 1 + (int) test_below(&rng, 40);
-                p.H                   = p.d_k * p.d_v > 4096 ? 1 : 1 + (int) test_below(&rng, 4);
-                p.batch               = random_batch(&rng, n, p.d_k * p.d_v > 2048 ? 2 : 7);
+                p.d_k = 1 + (int) test_below(&rng, largest);
+                p.d_v = 1 + (int) test_below(&rng, 40);
+                p.H = p.d_k * p.d_v > 4096 ? 1 : 1 + (int) test_below(&rng, 4);
+                p.batch = random_batch(&rng, n, p.d_k * p.d_v > 2048 ? 2 : 7);
             }
             if (i >= n_sizes && !ptx_run.takes(5)) {
                 continue;
@@ -158,20 +158,20 @@ static void test_real_sizes(test * t) {
     test_rng rng = { 6 };
     for (const auto & one : cases) {
         test_worst worst = {};
-        worst.what       = one.what;
-        worst.limit      = 1e-12;
-        problem p        = {};
-        p.mode           = one.mode;
-        p.d_k            = one.d_k;
-        p.d_v            = one.d_v;
-        p.H              = 2;
-        p.n_h            = one.n_h;
-        p.turn           = 1;
-        p.batch.n_seqs   = 2;
-        p.batch.len[0]   = 6;
-        p.batch.len[1]   = 1;
-        p.batch.n_snap   = 1;
-        p.batch.turn     = 1;
+        worst.what = one.what;
+        worst.limit = 1e-12;
+        problem p = {};
+        p.mode = one.mode;
+        p.d_k = one.d_k;
+        p.d_v = one.d_v;
+        p.H = 2;
+        p.n_h = one.n_h;
+        p.turn = 1;
+        p.batch.n_seqs = 2;
+        p.batch.len[0] = 6;
+        p.batch.len[1] = 1;
+        p.batch.n_snap = 1;
+        p.batch.turn = 1;
         test_arena a;
         test_arena_init(&a);
         test_scan s = one.make(&a, p, &rng);
@@ -186,30 +186,30 @@ static void test_slots(test * t, make_fn * make, int n_modes) {
     for (int mode = 0; mode < n_modes; ++mode) {
         for (int big = 0; big < 2; ++big) { // a step kernel, the plain kernel
             problem p = {};
-            p.mode    = mode;
-            p.d_k     = big ? 260 : 24;
-            p.d_v     = big ? 3 : 20;
-            p.H       = big ? 1 : 2;
-            p.n_h     = make == make_householder && mode < 3 ? 3 : 1;
-            p.turn    = mode + big;
+            p.mode = mode;
+            p.d_k = big ? 260 : 24;
+            p.d_v = big ? 3 : 20;
+            p.H = big ? 1 : 2;
+            p.n_h = make == make_householder && mode < 3 ? 3 : 1;
+            p.turn = mode + big;
 
             test_arena a;
             test_arena_init(&a);
-            p.batch        = {};
+            p.batch = {};
             p.batch.n_seqs = 3;
             p.batch.len[0] = 5;
             p.batch.len[1] = 1;
             p.batch.len[2] = 3;
             p.batch.n_snap = 2;
-            p.batch.turn   = mode;
-            test_scan s    = make(&a, p, &rng);
+            p.batch.turn = mode;
+            test_scan s = make(&a, p, &rng);
             run_out_of_range(t, &a, &s, &rng);
 
-            p.batch        = {};
+            p.batch = {};
             p.batch.n_seqs = 1;
             p.batch.len[0] = big ? 7 : 29; // more than one buffer of factors
-            p.batch.turn   = mode;
-            s              = make(&a, p, &rng);
+            p.batch.turn = mode;
+            s = make(&a, p, &rng);
             run_cuts(t, &a, &s, &rng);
             test_arena_free(&a);
         }
@@ -224,20 +224,20 @@ static void test_length(test * t) {
     test_rng rng = { 3 };
     for (int longer = 0; longer < (is_short() ? 1 : 2); ++longer) {
         test_worst worst = {};
-        worst.what       = longer ? "4096 tokens, step" : "256 tokens, step";
-        worst.limit      = longer ? 1e-11 : 1e-12;
+        worst.what = longer ? "4096 tokens, step" : "256 tokens, step";
+        worst.limit = longer ? 1e-11 : 1e-12;
         for (int i = 0; i < 6 + N_SIGNED; ++i) {
             const bool householder = i < 6;
-            problem    p           = {};
-            p.mode                 = householder ? i : i - 6;
-            p.d_k                  = householder ? 64 : 32;
-            p.d_v                  = 8;
-            p.H                    = 1;
-            p.n_h                  = i < 3 ? 2 : 1;
-            p.turn                 = 3 * i; // beta = 2
-            p.batch.n_seqs         = 1;
-            p.batch.len[0]         = longer ? 4096 : 256;
-            p.batch.turn           = i;
+            problem    p = {};
+            p.mode = householder ? i : i - 6;
+            p.d_k = householder ? 64 : 32;
+            p.d_v = 8;
+            p.H = 1;
+            p.n_h = i < 3 ? 2 : 1;
+            p.turn = 3 * i; // beta = 2
+            p.batch.n_seqs = 1;
+            p.batch.len[0] = longer ? 4096 : 256;
+            p.batch.turn = i;
             test_arena a;
             test_arena_init(&a);
             test_scan s = householder ? make_householder(&a, p, &rng) : make_signed(&a, p, &rng);
@@ -249,15 +249,15 @@ static void test_length(test * t) {
 }
 
 static test_scan make_conv(test_arena * a, const problem & p, test_rng * rng) {
-    const int64_t T     = test_batch_tokens(&p.batch);
+    const int64_t T = test_batch_tokens(&p.batch);
     const bool    shift = p.mode == 0; // token shift; else mode − 1 = bias + 2 · activation
-    test_scan     s     = {};
-    s.op                = test_scan::TEST_CONV;
-    s.batch             = p.batch;
+    test_scan     s = {};
+    s.op = test_scan::TEST_CONV;
+    s.batch = p.batch;
     s.conv.state = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "state", (int64_t) p.d_v * p.d_k,
             test_batch_slots(&p.batch), 1, 1);
-    s.conv.ids   = test_batch_ids(a, &p.batch);
-    s.conv.x     = test_tensor(
+    s.conv.ids = test_batch_ids(a, &p.batch);
+    s.conv.x = test_tensor(
             a, GGML_TYPE_F32, p.turn % 2 == 0 ? TEST_DENSE : TEST_GAPS, "x", p.d_v, T, 1, 1);
     s.conv.activation = (ggml_short_conv_activation) (shift ? 0 : (p.mode - 1) / 2);
     test_fill_slots(s.conv.state, s.conv.ids, rng);
@@ -275,19 +275,19 @@ static test_scan make_conv(test_arena * a, const problem & p, test_rng * rng) {
 }
 
 static void test_conv(test * t) {
-    test_rng   rng   = { 4 };
+    test_rng   rng = { 4 };
     test_worst worst = {};
-    worst.what       = "short convolution";
-    worst.limit      = 1e-12;
+    worst.what = "short convolution";
+    worst.limit = 1e-12;
     for (int n = 0; n < 300; ++n) {
         problem p = {};
-        p.mode    = n % (1 + 2 * GGML_SHORT_CONV_ACTIVATIONS);
-        p.d_k     = p.mode == 0 ? 1 : 1 + (int) test_below(&rng, n % 3 == 0 ? 14 : 4);
-        p.d_k     = n == 12 ? CONV_PIECE : n == 14 ? CONV_PIECE + 6 : p.d_k; // a tail of a piece
-        p.d_v     = 1 + (int) test_below(&rng, 80);
-        p.H       = 1;
-        p.n_h     = 1;
-        p.turn    = n;
+        p.mode = n % (1 + 2 * GGML_SHORT_CONV_ACTIVATIONS);
+        p.d_k = p.mode == 0 ? 1 : 1 + (int) test_below(&rng, n % 3 == 0 ? 14 : 4);
+        p.d_k = n == 12 ? CONV_PIECE : n == 14 ? CONV_PIECE + 6 : p.d_k; // a tail of a piece
+        p.d_v = 1 + (int) test_below(&rng, 80);
+        p.H = 1;
+        p.n_h = 1;
+        p.turn = n;
         // often shorter than the width: a tail consists of the old tail and new inputs; some are
         // longer than a piece
         p.batch = random_batch(&rng, n, n % 5 == 4 || p.d_k > 14 ? 150 : n % 2 == 0 ? 4 : 30);
@@ -303,11 +303,11 @@ static void test_conv(test * t) {
         run(t, &a, &s, &worst);
         if (n < 30) {
             run_out_of_range(t, &a, &s, &rng);
-            p.batch        = {};
+            p.batch = {};
             p.batch.n_seqs = 1;
             p.batch.len[0] = 20;
-            p.batch.turn   = n;
-            s              = make_conv(&a, p, &rng);
+            p.batch.turn = n;
+            s = make_conv(&a, p, &rng);
             run_cuts(t, &a, &s, &rng);
         }
         test_arena_free(&a);
@@ -373,13 +373,13 @@ static void count_kernels(test * t) {
                 GGML_SCAN_PATH_STEP },
     };
     for (const auto & one : cases) {
-        test_rng rng   = { 14 };
-        problem  p     = {};
-        p.mode         = one.mode;
-        p.d_k          = one.d_k;
-        p.d_v          = one.d_v;
-        p.H            = one.H;
-        p.n_h          = one.n_h;
+        test_rng rng = { 14 };
+        problem  p = {};
+        p.mode = one.mode;
+        p.d_k = one.d_k;
+        p.d_v = one.d_v;
+        p.H = one.H;
+        p.n_h = one.n_h;
         p.batch.n_seqs = one.n_seqs;
         p.batch.n_snap = one.n_snap;
         for (int i = 0; i < one.n_seqs; ++i) {
@@ -387,7 +387,7 @@ static void count_kernels(test * t) {
         }
         test_arena a;
         test_arena_init(&a);
-        test_scan         s     = one.make(&a, p, &rng);
+        test_scan         s = one.make(&a, p, &rng);
         const std::string found = run_node(build(t, &a, &s, one.path), 1);
         test_check(t, found.empty(), "%s: %s", found.c_str(), one.what);
         ptx_run.print_counts(one.what);
@@ -419,13 +419,13 @@ static void sweep(test * t) {
                 if (!gpu.is_gpu() && n_seqs * len > 16) {
                     continue;
                 }
-                test_rng rng   = { 16 };
-                problem  p     = {};
-                p.mode         = head.mode;
-                p.d_k          = head.d_k;
-                p.d_v          = head.d_v;
-                p.H            = head.H;
-                p.n_h          = 1;
+                test_rng rng = { 16 };
+                problem  p = {};
+                p.mode = head.mode;
+                p.d_k = head.d_k;
+                p.d_v = head.d_v;
+                p.H = head.H;
+                p.n_h = 1;
                 p.batch.n_seqs = n_seqs;
                 for (int i = 0; i < n_seqs; ++i) {
                     p.batch.len[i] = len;
@@ -481,13 +481,13 @@ static void test_path_counts(test * t) {
             for (int n = 0; n < 2; ++n) {
                 const int tokens = one.kind == PATH_RANK_ONE ? 32 : 64;
                 for (const ggml_scan_path path : { GGML_SCAN_PATH_STEP, GGML_SCAN_PATH_CHUNK }) {
-                    test_rng rng   = { 15 };
-                    problem  p     = {};
-                    p.mode         = one.mode;
-                    p.d_k          = d_k;
-                    p.d_v          = path == GGML_SCAN_PATH_STEP ? 32 : 16; // one block
-                    p.H            = 1;
-                    p.n_h          = 1;
+                    test_rng rng = { 15 };
+                    problem  p = {};
+                    p.mode = one.mode;
+                    p.d_k = d_k;
+                    p.d_v = path == GGML_SCAN_PATH_STEP ? 32 : 16; // one block
+                    p.H = 1;
+                    p.n_h = 1;
                     p.batch.n_seqs = 1;
                     p.batch.len[0] = (n + 1) * tokens;
                     test_arena a;
@@ -502,7 +502,7 @@ static void test_path_counts(test * t) {
                         step[n].fixed /= tokens;
                     } else {
                         prepare[n] = executed("chunk_prepare");
-                        scan[n]    = executed("chunk_scan");
+                        scan[n] = executed("chunk_scan");
                     }
                     test_arena_free(&a);
                 }
@@ -554,14 +554,14 @@ static void test_broken(test * t) {
         { "an argument that is not loaded", { step, "ld.param.u32", 0, "ld.param", "//" },
                 "an undefined value is used" },
     };
-    test_rng rng   = { 12 };
-    problem  p     = {};
-    p.mode         = 1;
-    p.d_k          = 64;
-    p.d_v          = 40;
-    p.H            = 2;
-    p.n_h          = 2;
-    p.turn         = 1;
+    test_rng rng = { 12 };
+    problem  p = {};
+    p.mode = 1;
+    p.d_k = 64;
+    p.d_v = 40;
+    p.H = 2;
+    p.n_h = 2;
+    p.turn = 1;
     p.batch.n_seqs = 1;
     p.batch.len[0] = 20;
     for (const breakage & b : all) {
@@ -574,11 +574,11 @@ static void test_broken(test * t) {
 }
 
 int main(int argc, char ** argv) {
-    test       t        = {};
+    test       t = {};
     const bool is_sweep = argc > 1 && strcmp(argv[1], "--sweep") == 0;
-    const int  end      = is_sweep ? gpu.begin(argc > 2 ? argv[2] : "")
-                                   : begin_test(argc, argv,
-                                             { "householder.ptx", "signed.ptx", "short-conv.ptx" });
+    const int  end = is_sweep ? gpu.begin(argc > 2 ? argv[2] : "")
+                              : begin_test(argc, argv,
+                                        { "householder.ptx", "signed.ptx", "short-conv.ptx" });
     if (end >= 0) {
         return end;
     }

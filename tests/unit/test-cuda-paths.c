@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-static const struct path_gpu a100    = { true, 80, 108 };
-static const struct path_gpu h100    = { true, 90, 132 };
+static const struct path_gpu a100 = { true, 80, 108 };
+static const struct path_gpu h100 = { true, 90, 132 };
 static const struct path_gpu rtx3090 = { true, 86, 82 };
 static const struct path_gpu rtx4090 = { true, 89, 128 };
 static const struct path_gpu rtx5090 = { true, 120, 170 };
@@ -20,16 +20,16 @@ static int chosen(const struct path_gpu * gpu, const struct path_shape * shape) 
 }
 
 // Heads of checkpoints
-static const struct path_shape delta   = { PATH_DELTA, 128, 128, 16, 1, 1, 1 };
+static const struct path_shape delta = { PATH_DELTA, 128, 128, 16, 1, 1, 1 };
 static const struct path_shape product = { PATH_DELTA, 128, 128, 16, 2, 1, 1 };
-static const struct path_shape kda     = { PATH_DELTA_CHANNEL, 128, 128, 16, 1, 1, 1 };
-static const struct path_shape rwkv7   = { PATH_RANK_ONE, 64, 64, 32, 2, 1, 1 };
-static const struct path_shape mamba2  = { PATH_DIAGONAL, 128, 64, 80, 1, 1, 1 };
-static const struct path_shape mlstm   = { PATH_DIAGONAL, 256, 512, 8, 1, 1, 1 };
-static const struct path_shape gla     = { PATH_DIAGONAL_CHANNEL, 256, 512, 4, 1, 1, 1 };
+static const struct path_shape kda = { PATH_DELTA_CHANNEL, 128, 128, 16, 1, 1, 1 };
+static const struct path_shape rwkv7 = { PATH_RANK_ONE, 64, 64, 32, 2, 1, 1 };
+static const struct path_shape mamba2 = { PATH_DIAGONAL, 128, 64, 80, 1, 1, 1 };
+static const struct path_shape mlstm = { PATH_DIAGONAL, 256, 512, 8, 1, 1, 1 };
+static const struct path_shape gla = { PATH_DIAGONAL_CHANNEL, 256, 512, 4, 1, 1, 1 };
 
 static struct path_shape batch(struct path_shape s, int64_t n_seqs, int64_t n_tokens) {
-    s.n_seqs   = n_seqs;
+    s.n_seqs = n_seqs;
     s.n_tokens = n_tokens;
     return s;
 }
@@ -80,8 +80,8 @@ static void test_table(struct test * t) {
         { &rtx4090, &delta, 64, 448 + 63, 1, false },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
-        const struct path_shape  s     = batch(*cases[i].head, cases[i].n_seqs, cases[i].n_tokens);
-        const struct path_choice c     = path_choose(cases[i].gpu, &s);
+        const struct path_shape  s = batch(*cases[i].head, cases[i].n_seqs, cases[i].n_tokens);
+        const struct path_choice c = path_choose(cases[i].gpu, &s);
         const bool               chunk = c.chunk && (!c.step || cases[i].len >= c.from);
         test_check(t, chunk == cases[i].chunk,
                 "cc %d, kind %d, %dx%d, %d heads, %d sequences, %d tokens: %d tokens take %s",
@@ -95,7 +95,7 @@ static void test_table(struct test * t) {
 // the step kernel is always there for the short ones; on a GPU with fast
 // TF32 one long prompt takes chunks alone.
 static void test_properties(struct test * t) {
-    const struct path_gpu *   GPUs[]  = { &a100, &h100, &rtx3090, &rtx4090, &rtx5090 };
+    const struct path_gpu *   GPUs[] = { &a100, &h100, &rtx3090, &rtx4090, &rtx5090 };
     const struct path_shape * heads[] = { &delta, &product, &kda, &rwkv7, &mamba2, &mlstm, &gla };
     for (int c = 0; c < 5; ++c) {
         for (int h = 0; h < 7; ++h) {
@@ -103,9 +103,9 @@ static void test_properties(struct test * t) {
                 const struct path_shape one = batch(*heads[h], n, n);
                 test_check(t, chosen(GPUs[c], &one) == STEP, "cc %d, head %d: %d single tokens",
                         GPUs[c]->cc, h, n);
-                const struct path_shape  many   = batch(*heads[h], n, 2048);
+                const struct path_shape  many = batch(*heads[h], n, 2048);
                 const struct path_choice choice = path_choose(GPUs[c], &many);
-                const int64_t            T      = choice.from;
+                const int64_t            T = choice.from;
                 test_check(t, choice.chunk == (T > 0) && T <= 2048 - n + 1,
                         "cc %d, head %d: chunks from %d tokens", GPUs[c]->cc, h, (int) T);
                 test_check(t, choice.step == (n > 1 || !choice.chunk),
@@ -121,14 +121,14 @@ static void test_properties(struct test * t) {
 // A GPU with slow TF32 never takes chunks where an equal one with fast TF32 takes steps.
 static void test_tf32(struct test * t) {
     const struct path_shape * heads[] = { &delta, &product, &kda, &rwkv7, &mamba2, &mlstm, &gla };
-    const struct path_gpu     slow    = { true, 89, 108 };
-    int                       differ  = 0;
+    const struct path_gpu     slow = { true, 89, 108 };
+    int                       differ = 0;
     for (int h = 0; h < 7; ++h) {
         for (int n = 1; n <= 64; n *= 2) {
             for (int T = 16; T <= 1024; T *= 2) {
-                const struct path_shape  s   = batch(*heads[h], n, (int64_t) n * T);
-                const struct path_choice f   = path_choose(&a100, &s);
-                const struct path_choice g   = path_choose(&slow, &s);
+                const struct path_shape  s = batch(*heads[h], n, (int64_t) n * T);
+                const struct path_choice f = path_choose(&a100, &s);
+                const struct path_choice g = path_choose(&slow, &s);
                 const bool               bad = g.chunk && (!f.chunk || f.from > g.from);
                 differ += f.chunk != g.chunk || f.from != g.from;
                 test_check(t, !bad, "head %d, %d sequences of %d: chunks from %d, and from %d", h,

@@ -49,22 +49,22 @@ static const int modes[] = { NONE, HEAD, CHANNEL, CONST_HEAD, CONST_CHANNEL, BON
 // Padded and exact sizes of every instance, with every mode in turn; each kind of gate in each
 static void test_instances(test * t) {
     test_rng rng = { 1 };
-    int      n   = 0;
+    int      n = 0;
     for (const int mode : modes) {
         test_worst worst = worst_of(signed_names[mode], limit);
         for (int i = 0; i < 14; ++i, ++n) {
             static const int columns[] = { 20, 16, 7 }; // two blocks, one, part of one
 
-            problem p      = {};
-            p.mode         = mode;
-            p.d_k          = chunk_sizes[i];
-            p.d_v          = columns[i % 3];
-            p.H            = p.d_k > 64 ? 1 : 2;
-            p.n_h          = 1;
-            p.turn         = n;
+            problem p = {};
+            p.mode = mode;
+            p.d_k = chunk_sizes[i];
+            p.d_v = columns[i % 3];
+            p.H = p.d_k > 64 ? 1 : 2;
+            p.n_h = 1;
+            p.turn = n;
             p.batch.n_seqs = 2;
             p.batch.n_snap = n % 3;
-            p.batch.turn   = n;
+            p.batch.turn = n;
             p.batch.len[0] = 71; // more than a chunk
             p.batch.len[1] = 3;
             // the modes between these use the same kernels
@@ -81,22 +81,22 @@ static void test_instances(test * t) {
 static void test_real_sizes(test * t) {
     static const struct {
         int mode, d_k, d_v;
-    } cases[]        = { { MAMBA2, 128, 64 }, { CHANNEL, 256, 512 }, { BONUS, 64, 64 },
-               { MLSTM, 256, 512 } };
-    test_rng   rng   = { 2 };
+    } cases[] = { { MAMBA2, 128, 64 }, { CHANNEL, 256, 512 }, { BONUS, 64, 64 },
+        { MLSTM, 256, 512 } };
+    test_rng   rng = { 2 };
     test_worst worst = worst_of("128 x 64, 256 x 512, 64 x 64, 256 x 512", limit);
     for (const auto & one : cases) {
-        problem p      = {};
-        p.mode         = one.mode;
-        p.d_k          = one.d_k;
-        p.d_v          = one.d_v;
-        p.H            = 1;
-        p.n_h          = 1;
-        p.turn         = 1;
+        problem p = {};
+        p.mode = one.mode;
+        p.d_k = one.d_k;
+        p.d_v = one.d_v;
+        p.H = 1;
+        p.n_h = 1;
+        p.turn = 1;
         p.batch.n_seqs = 2;
         p.batch.len[0] = 70;
         p.batch.len[1] = 5;
-        p.batch.turn   = 1;
+        p.batch.turn = 1;
         run_chunk(t, suite, p, &rng, &worst);
     }
     test_worst_print(&worst);
@@ -104,20 +104,20 @@ static void test_real_sizes(test * t) {
 
 static void test_random(test * t) {
     test_rng rng = { 3 };
-    int      n   = 0;
+    int      n = 0;
     for (const int mode : modes) {
         test_worst worst = worst_of(signed_names[mode], limit);
         for (int i = 0; i < 30; ++i, ++n) {
-            problem p          = {};
-            p.mode             = mode;
-            p.d_k              = 1 + (int) test_below(&rng, i % 8 == 0 ? 256 : 40);
-            p.d_v              = 1 + (int) test_below(&rng, 24);
-            p.H                = p.d_k > 40 ? 1 : 1 + (int) test_below(&rng, 2);
-            p.n_h              = 1;
-            p.turn             = n;
-            p.batch.n_seqs     = 1 + (int) test_below(&rng, 3);
-            p.batch.n_snap     = (int) test_below(&rng, 4);
-            p.batch.turn       = n;
+            problem p = {};
+            p.mode = mode;
+            p.d_k = 1 + (int) test_below(&rng, i % 8 == 0 ? 256 : 40);
+            p.d_v = 1 + (int) test_below(&rng, 24);
+            p.H = p.d_k > 40 ? 1 : 1 + (int) test_below(&rng, 2);
+            p.n_h = 1;
+            p.turn = n;
+            p.batch.n_seqs = 1 + (int) test_below(&rng, 3);
+            p.batch.n_snap = (int) test_below(&rng, 4);
+            p.batch.turn = n;
             const int64_t most = i % 10 == 9 ? 200 : p.d_k > 40 ? 40 : 70;
             for (int s = 0; s < p.batch.n_seqs; ++s) {
                 p.batch.len[s] = random_length(&rng, 1, most) + (s == 0 ? 3 : 0);
@@ -134,22 +134,22 @@ static void test_random(test * t) {
 
 // Snapshots before, at and after every end of a chunk
 static void test_borders(test * t) {
-    test_rng             rng        = { 4 };
-    test_worst           worst      = worst_of("ends of chunks", limit);
+    test_rng             rng = { 4 };
+    test_worst           worst = worst_of("ends of chunks", limit);
     static const int64_t cases[][4] = { { 64, 0, 1, 63 }, { 65, 2, 128, 0 }, { 130, 66, 67, 5 } };
-    int                  n          = 0;
+    int                  n = 0;
     for (const auto & len : cases) {
         for (const int mode : { HEAD, CHANNEL, BONUS, MLSTM }) {
-            problem p      = {};
-            p.mode         = mode;
-            p.d_k          = 12;
-            p.d_v          = 5;
-            p.H            = 1;
-            p.n_h          = 1;
-            p.turn         = n;
+            problem p = {};
+            p.mode = mode;
+            p.d_k = 12;
+            p.d_v = 5;
+            p.H = 1;
+            p.n_h = 1;
+            p.turn = n;
             p.batch.n_seqs = 4;
             p.batch.n_snap = n % 4 == 3 ? 6 : n % 4;
-            p.batch.turn   = n;
+            p.batch.turn = n;
             memcpy(p.batch.len, len, sizeof(len));
             run_chunk(t, suite, p, &rng, &worst);
             n += 1;
@@ -158,9 +158,9 @@ static void test_borders(test * t) {
     }
 
     for (const int mode : { HEAD, BONUS, MLSTM }) {
-        problem p      = {};
-        p.mode         = mode;
-        p.n_h          = 1;
+        problem p = {};
+        p.mode = mode;
+        p.n_h = 1;
         p.batch.len[0] = 80;
         run_ring(t, suite, p, &rng, &worst);
     }
@@ -170,19 +170,19 @@ static void test_borders(test * t) {
 // Gates so small that their products vanish, exact zeros, and gates larger than 1. Nothing is
 // clamped or divided by a gate.
 static void test_hard_gates(test * t) {
-    test_rng   rng   = { 5 };
+    test_rng   rng = { 5 };
     test_worst worst = worst_of("gates 0, 1e-30 .. 1.2, of any sign", limit);
     for (int n = 0; n < 12; ++n) {
-        problem p      = {};
-        p.mode         = n % 3 == 0 ? HEAD : n % 3 == 1 ? CHANNEL : BONUS;
-        p.d_k          = 24;
-        p.d_v          = 8;
-        p.H            = 1;
-        p.n_h          = 1;
-        p.turn         = n;
+        problem p = {};
+        p.mode = n % 3 == 0 ? HEAD : n % 3 == 1 ? CHANNEL : BONUS;
+        p.d_k = 24;
+        p.d_v = 8;
+        p.H = 1;
+        p.n_h = 1;
+        p.turn = n;
         p.batch.n_seqs = 1;
         p.batch.len[0] = 90;
-        p.batch.turn   = n;
+        p.batch.turn = n;
         test_arena a;
         test_arena_init(&a);
         test_scan s = make_signed(&a, p, &rng);
@@ -196,19 +196,19 @@ static void test_hard_gates(test * t) {
 static void test_out_of_range(test * t) {
     test_rng rng = { 6 };
     for (const int mode : { MAMBA2, CHANNEL, BONUS, MLSTM }) {
-        problem p      = {};
-        p.mode         = mode;
-        p.d_k          = 24;
-        p.d_v          = 20;
-        p.H            = 2;
-        p.n_h          = 1;
-        p.turn         = mode;
+        problem p = {};
+        p.mode = mode;
+        p.d_k = 24;
+        p.d_v = 20;
+        p.H = 2;
+        p.n_h = 1;
+        p.turn = mode;
         p.batch.n_seqs = 3;
         p.batch.len[0] = 70;
         p.batch.len[1] = 1;
         p.batch.len[2] = 35;
         p.batch.n_snap = mode == CHANNEL ? 0 : 2;
-        p.batch.turn   = mode;
+        p.batch.turn = mode;
         test_arena a;
         test_arena_init(&a);
         test_scan s = make_signed(&a, p, &rng);
@@ -219,19 +219,19 @@ static void test_out_of_range(test * t) {
 }
 
 static void test_cuts(test * t) {
-    test_rng   rng   = { 7 };
+    test_rng   rng = { 7 };
     test_worst worst = worst_of("cut into calls", limit);
     for (const int mode : { HEAD, CHANNEL, BONUS, MAMBA2_SIGNED, MLSTM }) {
-        problem p      = {};
-        p.mode         = mode;
-        p.d_k          = 20;
-        p.d_v          = 12;
-        p.H            = 1;
-        p.n_h          = 1;
-        p.turn         = mode;
+        problem p = {};
+        p.mode = mode;
+        p.d_k = 20;
+        p.d_v = 12;
+        p.H = 1;
+        p.n_h = 1;
+        p.turn = mode;
         p.batch.n_seqs = 1;
         p.batch.len[0] = 190;
-        p.batch.turn   = mode;
+        p.batch.turn = mode;
         run_chunk_cuts(t, suite, p, &rng, &worst, 60);
     }
     test_worst_print(&worst);
@@ -261,15 +261,15 @@ static void test_lengths(test * t) {
         char what[80];
         snprintf(what, sizeof(what), "T = %d, %s", one.T, signed_names[one.mode]);
         test_worst worst = worst_of(what, one.most);
-        problem    p     = {};
-        p.mode           = one.mode;
-        p.d_k            = one.d_k;
-        p.d_v            = 8;
-        p.H              = 1;
-        p.n_h            = 1;
-        p.batch.n_seqs   = 1;
-        p.batch.len[0]   = one.T;
-        p.batch.turn     = one.mode;
+        problem    p = {};
+        p.mode = one.mode;
+        p.d_k = one.d_k;
+        p.d_v = 8;
+        p.H = 1;
+        p.n_h = 1;
+        p.batch.n_seqs = 1;
+        p.batch.len[0] = one.T;
+        p.batch.turn = one.mode;
         test_arena a;
         test_arena_init(&a);
         test_scan s = make_signed(&a, p, &rng);
@@ -285,21 +285,21 @@ static void test_lengths(test * t) {
 // Where nothing rounds, chunk and step kernels give the same bits, in one call or in many: small
 // integers and gates 0, 1 and −1.
 static void test_exact(test * t) {
-    const int T   = is_short() ? 300 : 2000;
+    const int T = is_short() ? 300 : 2000;
     test_rng  rng = { 9 };
     for (const int mode : { NONE, HEAD, CHANNEL, BONUS }) {
-        problem p      = {};
-        p.mode         = mode;
-        p.d_k          = 20;
-        p.d_v          = 18;
-        p.H            = 1;
-        p.n_h          = 1;
+        problem p = {};
+        p.mode = mode;
+        p.d_k = 20;
+        p.d_v = 18;
+        p.H = 1;
+        p.n_h = 1;
         p.batch.n_seqs = 1;
         p.batch.len[0] = T;
         test_arena a;
         test_arena_init(&a);
-        test_scan s         = make_signed(&a, p, &rng);
-        s.sign.scale        = 0.5f;
+        test_scan s = make_signed(&a, p, &rng);
+        s.sign.scale = 0.5f;
         const auto integers = [&](ggml_tensor * x, int most) {
             for (int64_t n = 0; x != nullptr && n < x->ne[3] * x->ne[1] * x->ne[0]; ++n) {
                 test_set(x, n % x->ne[0], n / x->ne[0] % x->ne[1], 0, n / x->ne[0] / x->ne[1],
@@ -342,16 +342,16 @@ static void test_paths(test * t) {
         { HEAD, 257, 1, 200, GGML_SCAN_PATH_CHUNK, true, false },
         { MLSTM, 256, 1, 2, GGML_SCAN_PATH_CHUNK, false, true },
     };
-    test_rng   rng   = { 10 };
+    test_rng   rng = { 10 };
     test_worst worst = worst_of("choice of kernels", limit);
     for (const auto & one : cases) {
-        problem p      = {};
-        p.mode         = one.mode;
-        p.d_k          = one.d_k;
-        p.d_v          = 3;
-        p.H            = 1;
-        p.n_h          = 1;
-        p.turn         = 1;
+        problem p = {};
+        p.mode = one.mode;
+        p.d_k = one.d_k;
+        p.d_v = 3;
+        p.H = 1;
+        p.n_h = 1;
+        p.turn = 1;
         p.batch.n_seqs = one.n_seqs;
         for (int i = 0; i < one.n_seqs; ++i) {
             p.batch.len[i] = i == 0 ? one.T - 10 * (one.n_seqs - 1) : 10;
@@ -366,9 +366,9 @@ static void test_paths(test * t) {
 
         // on a GPU without TF32 every path uses the step kernel
         const path_gpu    turing = { false, 75, 40 };
-        ggml_tensor *     op     = build(t, &a, &s, one.path);
-        const std::string found  = run_on_device(op, signed_work_floats(op, turing), 1,
-                 [&](const ggml_tensor * node, float * work, auto && launch) {
+        ggml_tensor *     op = build(t, &a, &s, one.path);
+        const std::string found = run_on_device(op, signed_work_floats(op, turing), 1,
+                [&](const ggml_tensor * node, float * work, auto && launch) {
                     launch_signed(node, turing, work, launch);
                 });
         test_check(t, found.empty() && !chunked(suite), "without tensor cores: %s", s.text);
@@ -381,22 +381,22 @@ static void test_paths(test * t) {
 static void test_mixed(test * t) {
     static const struct {
         int n_seqs, len, others, n_snap;
-    } cases[]        = { { 64, 448, 1, 0 }, { 4, 509, 1, 2 }, { 5, 300, 200, 0 } };
-    test_rng   rng   = { 14 };
+    } cases[] = { { 64, 448, 1, 0 }, { 4, 509, 1, 2 }, { 5, 300, 200, 0 } };
+    test_rng   rng = { 14 };
     test_worst worst = worst_of("mixed batches", limit);
-    int        n     = 0;
+    int        n = 0;
     for (const auto & one : cases) {
         for (const int mode : { HEAD, CHANNEL, BONUS, MAMBA2, MLSTM }) {
-            problem p      = {};
-            p.mode         = mode;
-            p.d_k          = 24;
-            p.d_v          = 20;
-            p.H            = 1;
-            p.n_h          = 1;
-            p.turn         = n;
+            problem p = {};
+            p.mode = mode;
+            p.d_k = 24;
+            p.d_v = 20;
+            p.H = 1;
+            p.n_h = 1;
+            p.turn = n;
             p.batch.n_seqs = one.n_seqs;
             p.batch.n_snap = one.n_snap;
-            p.batch.turn   = n++;
+            p.batch.turn = n++;
             for (int i = 0; i < one.n_seqs; ++i) {
                 p.batch.len[i] = i == one.n_seqs / 2 ? one.len : i == 1 ? 3 : one.others;
             }
@@ -408,17 +408,17 @@ static void test_mixed(test * t) {
 
 // Errors in the PTX of the chunk kernels. Every barrier is needed.
 static void test_broken(test * t) {
-    const std::string     head  = "chunk_prepareILi1ELi1E";
-    const std::string     chan  = "chunk_prepareILi2ELi1E";
+    const std::string     head = "chunk_prepareILi1ELi1E";
+    const std::string     chan = "chunk_prepareILi2ELi1E";
     const std::string     chunk = "chunk_scanILi64ELb0E";
-    std::vector<breakage> all   = {
+    std::vector<breakage> all = {
         { "prepare: a removed wait",
-                  { chan, "cp.async.wait_group", 0, "cp.async.wait_group 0;", "" },
-                  "before the cp.async to it was waited for" },
+                { chan, "cp.async.wait_group", 0, "cp.async.wait_group 0;", "" },
+                "before the cp.async to it was waited for" },
         { "prepare: swapped rows of a fragment", { chan, "mma.sync", 2, "}, {", PTX_SWAP },
-                  nullptr },
+                nullptr },
         { "chunk: swapped rows of a fragment", { chunk, "mma.sync", 2, "}, {", PTX_SWAP },
-                  nullptr },
+                nullptr },
     };
     const auto barriers = [&](const char * what, const std::string & kernel, int n) {
         for (int i = 0; i < n; ++i) { // the third one of `chan`: half of the threads write
@@ -432,14 +432,14 @@ static void test_broken(test * t) {
     run_all_broken(t, suite, all, [&](const breakage & b) {
         problem p = {};
         // without a gate per head, its barrier does not make the last one of a chunk redundant
-        p.mode         = b.change.kernel == chan                           ? CHANNEL
-                         : b.change.kernel == chunk && b.change.which == 2 ? NONE
-                                                                           : HEAD;
-        p.d_k          = 64;
-        p.d_v          = 20;
-        p.H            = 1;
-        p.n_h          = 1;
-        p.turn         = 1;
+        p.mode = b.change.kernel == chan                           ? CHANNEL
+                 : b.change.kernel == chunk && b.change.which == 2 ? NONE
+                                                                   : HEAD;
+        p.d_k = 64;
+        p.d_v = 20;
+        p.H = 1;
+        p.n_h = 1;
+        p.turn = 1;
         p.batch.n_seqs = 1;
         p.batch.len[0] = 150;
         return p;
@@ -447,7 +447,7 @@ static void test_broken(test * t) {
 }
 
 int main(int argc, char ** argv) {
-    test      t   = {};
+    test      t = {};
     const int end = begin_test(argc, argv, { "signed.ptx" });
     if (end >= 0) {
         return end;

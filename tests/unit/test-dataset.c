@@ -76,7 +76,7 @@ struct reading {
 };
 
 static struct reading read_with(const struct dataset_params * params) {
-    struct reading   r  = { 0 };
+    struct reading   r = { 0 };
     struct dataset * ds = dataset_open(params, &r.err);
     if (ds == NULL) {
         r.failed = true;
@@ -205,7 +205,7 @@ static void test_containers(struct test * t) {
         check_records(t, data_path(CONTAINERS[i]), true);
     }
     const struct reading lines = read_one("slimpajama", data_path("lines"));
-    const int64_t        at[]  = { 1, 2, 4, 5, 7, 8, 9, 10, 11 }; // blank lines count
+    const int64_t        at[] = { 1, 2, 4, 5, 7, 8, 9, 10, 11 }; // blank lines count
     test_check(t, memcmp(lines.lines, at, sizeof(at)) == 0, "lines: numbers of lines");
 
     static const char * const foreign[] = { "parquet", "arrow-file", "arrow-stream" };
@@ -258,9 +258,9 @@ static struct reading read_piped(const struct dataset_params * params, const cha
     dup2(ends[0], STDIN_FILENO);
     close(ends[0]);
     struct dataset_params p = *params;
-    p.paths                 = (const char * const[]) { "-" };
-    p.n_paths               = 1;
-    const struct reading r  = read_with(&p);
+    p.paths = (const char * const[]) { "-" };
+    p.n_paths = 1;
+    const struct reading r = read_with(&p);
     dup2(saved, STDIN_FILENO);
     close(saved);
     waitpid(child, NULL, 0);
@@ -270,7 +270,7 @@ static struct reading read_piped(const struct dataset_params * params, const cha
 static void test_stdin(struct test * t) {
     size_t               size;
     uint8_t *            data = test_read_file(data_path("lines"), &size);
-    const struct reading r    = read_piped(
+    const struct reading r = read_piped(
             &(struct dataset_params) { .preset = "slimpajama" }, (const char *) data, "", 0, "\n");
     test_check(t, strcmp(r.hex, FINGERPRINT) == 0 && r.counts.bytes_total == -1,
             "standard input: %s %s", r.hex, r.err.text);
@@ -314,8 +314,8 @@ static void test_memory(struct test * t) {
 // that does not matter, such as a date or a name.
 static void test_damage(struct test * t, const char * name, size_t magic) {
     size_t       size;
-    uint8_t *    data     = test_read_file(data_path(name), &size);
-    const char * path     = path_of("damaged");
+    uint8_t *    data = test_read_file(data_path(name), &size);
+    const char * path = path_of("damaged");
     int          n_errors = 0, n_same = 0;
     for (size_t n = magic; n < size; ++n) {
         char says[64];
@@ -416,7 +416,7 @@ static void test_malformed(struct test * t) {
                                      "{\"text\":\"x\",}\n"
                                      "{\"text\":\"\\ud800|\\uD83D\\uDE00\"}\n"
                                      "{\"text\":null}";
-    const struct reading r         = read_one("text", write_text("malformed", content));
+    const struct reading r = read_one("text", write_text("malformed", content));
     test_check(t, !r.failed && strcmp(r.texts, "[a][\xef\xbf\xbd|\xf0\x9f\x98\x80]") == 0,
             "texts %s %s", r.texts, r.err.text);
     test_check(t,
@@ -476,16 +476,16 @@ static void test_long_records(struct test * t) {
         for (size_t n = 99980; n <= 300000; n += n < 100020 ? 1 : 100000) {
             static const char * const begin[] = { "", "[", "{\"Data\":[", "\n" };
             static const char * const comma[] = { "\n", ",", ",", " " };
-            static const char * const end[]   = { "", "]", "]}", "" };
-            char *                    p       = content;
+            static const char * const end[] = { "", "]", "]}", "" };
+            char *                    p = content;
             p += sprintf(p, "%s{%s\"text\":\"a\"}%s{\"text\":\"", begin[form],
                     form == 3 ? "\n" : "", comma[form]);
             memset(p, 'x', n - 11);
             p += n - 11; // the record has n bytes
             sprintf(p, "\"}%s{\"text\":\"b\"}%s", comma[form], end[form]);
             const char *         path = write_text("long", content);
-            const struct reading r    = read_with(&(struct dataset_params) {
-                       .paths = &path, .n_paths = 1, .max_record = 100000 });
+            const struct reading r = read_with(&(struct dataset_params) {
+                    .paths = &path, .n_paths = 1, .max_record = 100000 });
             const bool           fits = n <= 100000;
             test_check(t,
                     !r.failed && r.counts.malformed == !fits && r.counts.documents == 2 + fits,
@@ -498,9 +498,9 @@ static void test_long_records(struct test * t) {
         }
     }
     memset(content, 'x', 100001);
-    content[100001]           = '\0';
+    content[100001] = '\0';
     const char *         path = write_text("long", content);
-    const struct reading r    = read_with(
+    const struct reading r = read_with(
             &(struct dataset_params) { .paths = &path, .n_paths = 1, .max_record = 100000 });
     test_check(t, r.failed && strstr(r.err.text, "longer than 100000") != NULL,
             "a text of 100001 bytes: %s", r.err.text);
@@ -513,8 +513,8 @@ static void test_long_records(struct test * t) {
 static void check_template(struct test * t, const char * preset, const char * template,
         const char * where, const char * content, const char * texts) {
     const char *                path = write_text("template", content);
-    const struct dataset_params p    = {
-           .paths = &path, .n_paths = 1, .preset = preset, .template = template, .where = where
+    const struct dataset_params p = {
+        .paths = &path, .n_paths = 1, .preset = preset, .template = template, .where = where
     };
     const struct reading r = read_with(&p);
     test_check(t,
@@ -581,7 +581,7 @@ static void test_templates(struct test * t) {
     const char *   path = write_text("used",
               "{\"query\":\"Q\",\"answer\":\"A\"}\n"
                 "{\"Question\":\"Q\",\"Answer\":{\"Value\":\"V\"}}\n{\"answer\":\"A\"}");
-    struct reading r    = read_one("triviaqa", path);
+    struct reading r = read_one("triviaqa", path);
     test_check(t,
             strcmp(r.template,
                     "Question: {query}, Answer: {answer} | Question: {Question}, Answer: "
@@ -625,8 +625,8 @@ static void test_folders(struct test * t) {
     write_text("set/empty", "");
     write_text("set/.git/x", "{\"problem\":\"hidden\",\"level\":\"Level 5\",\"solution\":\"s\"}");
     const char *   path = path_of("set");
-    struct reading r    = read_with(&(struct dataset_params) {
-               .paths = &path, .n_paths = 1, .preset = "math-hard", .template = "{problem}" });
+    struct reading r = read_with(&(struct dataset_params) {
+            .paths = &path, .n_paths = 1, .preset = "math-hard", .template = "{problem}" });
     test_check(t, strcmp(r.texts, "[1][2][3][4]") == 0 && r.counts.filtered == 1, "folder: %s %s",
             r.texts, r.err.text);
     test_check(t,
@@ -637,19 +637,19 @@ static void test_folders(struct test * t) {
             (long long) r.counts.bytes_read, (long long) r.counts.bytes_total);
 
     const char *                several[] = { path_of("set/c.jsonl"), path_of("set/b") };
-    const struct dataset_params p         = {
-                .paths = several, .n_paths = 2, .preset = "math-hard", .template = "{problem}"
+    const struct dataset_params p = {
+        .paths = several, .n_paths = 2, .preset = "math-hard", .template = "{problem}"
     };
     r = read_with(&p);
     test_check(t, strcmp(r.texts, "[4][2][3]") == 0, "files and folders in the order given: %s %s",
             r.texts, r.err.text);
 
     path = path_of("set/README.md");
-    r    = read_one("math-hard", path);
+    r = read_one("math-hard", path);
     test_check(t, r.failed && strstr(r.err.text, "1 malformed") != NULL,
             "a file given by name is not skipped: %s", r.err.text);
     path = path_of("none");
-    r    = read_one("text", path);
+    r = read_one("text", path);
     test_check(t, r.failed && strstr(r.err.text, "the folder is empty") != NULL, "%s", r.err.text);
     r = read_one("text", path_of("missing"));
     test_check(
@@ -668,8 +668,8 @@ static void test_parts(struct test * t) {
     const char *          path = write_text("parts",
                      "{\"text\":\"a\"}\n{\"text\":\"b\"}\n{}\n{\"text\":\"c\"}\n{\"text\":\"d\"}\n"
                               "{\"text\":\"e\"}");
-    struct dataset_params p    = { .paths = &path, .n_paths = 1, .start_doc = 1, .max_docs = 2 };
-    struct reading        r    = read_with(&p);
+    struct dataset_params p = { .paths = &path, .n_paths = 1, .start_doc = 1, .max_docs = 2 };
+    struct reading        r = read_with(&p);
     test_check(t,
             strcmp(r.texts, "[b][c]") == 0 && r.counts.skipped == 1 && r.counts.documents == 2,
             "parts: %s %s", r.texts, r.err.text);
@@ -679,23 +679,23 @@ static void test_parts(struct test * t) {
             read_one("text", write_text("parts-same", "[{\"text\":\"b\"},{\"text\":\"c\"}]"));
     test_check(t, strcmp(r.hex, same.hex) == 0, "parts: fingerprint");
     path = path_of("parts");
-    p    = (struct dataset_params) { .paths = &path, .n_paths = 1, .start_doc = 5 };
-    r    = read_with(&p);
+    p = (struct dataset_params) { .paths = &path, .n_paths = 1, .start_doc = 5 };
+    r = read_with(&p);
     test_check(t, r.failed && strstr(r.err.text, "5 skipped") != NULL, "parts: %s", r.err.text);
 
     // shuffled: all documents, in an order given by the seed; all orders of five occur
     bool seen[3125] = { false };
-    int  n_orders   = 0;
+    int  n_orders = 0;
     for (uint64_t seed = 0; seed < 1500; ++seed) {
         p = (struct dataset_params) {
             .paths = &path, .n_paths = 1, .shuffle = true, .shuffle_seed = seed
         };
-        r               = read_with(&p);
+        r = read_with(&p);
         char letters[6] = "";
-        int  code       = 0;
+        int  code = 0;
         for (int i = 0; i < 5; ++i) {
             letters[i] = r.texts[3 * i + 1];
-            code       = 5 * code + (letters[i] - 'a');
+            code = 5 * code + (letters[i] - 'a');
         }
         n_orders += code >= 0 && code < 3125 && !seen[code];
         if (code >= 0 && code < 3125) {
@@ -708,8 +708,8 @@ static void test_parts(struct test * t) {
         if (seed == 7) {
             test_check(t, strcmp(r.hex, read_with(&p).hex) == 0,
                     "shuffled: the same seed gives another order");
-            p.start_doc               = 1;
-            p.max_docs                = 2;
+            p.start_doc = 1;
+            p.max_docs = 2;
             const struct reading part = read_with(&p);
             test_check(t, strlen(part.texts) == 6 && strncmp(part.texts, r.texts + 3, 6) == 0,
                     "a part of the shuffled documents: %s of %s", part.texts, r.texts);

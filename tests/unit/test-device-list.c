@@ -40,7 +40,7 @@ static int capability = 80; // of the device; the build is for 80
 
 static bool is_too_old(ggml_backend_dev_t dev, int * found, int * oldest) {
     (void) dev;
-    *found  = capability;
+    *found = capability;
     *oldest = 80;
     return *found < *oldest;
 }
@@ -48,7 +48,7 @@ static bool is_too_old(ggml_backend_dev_t dev, int * found, int * oldest) {
 static void * get_proc_address(ggml_backend_reg_t reg, const char * name) {
     (void) reg;
     const ggml_lrnn_cuda_is_too_old_t function = is_too_old;
-    void *                            address  = NULL;
+    void *                            address = NULL;
     if (strcmp(name, "ggml_lrnn_cuda_is_too_old") == 0) {
         memcpy(&address, &function, sizeof(address)); // C11 has no such conversion
     }
@@ -57,22 +57,22 @@ static void * get_proc_address(ggml_backend_reg_t reg, const char * name) {
 
 static struct ggml_backend_reg reg = {
     .api_version = GGML_BACKEND_API_VERSION,
-    .iface       = { .get_name      = reg_name,
-                  .get_device_count = no_devices,
-                  .get_proc_address = get_proc_address },
+    .iface = { .get_name = reg_name,
+            .get_device_count = no_devices,
+            .get_proc_address = get_proc_address },
 };
 
 static struct ggml_backend_device dev = {
-    .iface = { .get_name     = dev_name,
+    .iface = { .get_name = dev_name,
             .get_description = dev_name,
-            .get_memory      = dev_memory,
-            .get_type        = dev_type },
-    .reg   = &reg,
+            .get_memory = dev_memory,
+            .get_type = dev_type },
+    .reg = &reg,
 };
 
 static void check(struct test * t, const char * value, bool expected) {
     const struct lrnn_model_params params = { .n_gpu_layers = -1, .devices = "CUDA7" };
-    struct lrnn_error              err    = { LRNN_ERROR_NONE, "" };
+    struct lrnn_error              err = { LRNN_ERROR_NONE, "" };
     if (value != NULL) {
         setenv("GGML_CUDA_GRAPH_OPT", value, 1);
     } else {
@@ -88,9 +88,9 @@ static void check(struct test * t, const char * value, bool expected) {
 
 static void check_age(struct test * t, const char * devices, int found, bool expected) {
     const struct lrnn_model_params params = { .n_gpu_layers = -1, .devices = devices };
-    struct lrnn_error              err    = { LRNN_ERROR_NONE, "" };
-    capability                            = found;
-    const bool ok                         = lrnn_model_params_check(&params, &err);
+    struct lrnn_error              err = { LRNN_ERROR_NONE, "" };
+    capability = found;
+    const bool ok = lrnn_model_params_check(&params, &err);
     test_check(t, ok == expected, "compute capability %d: %s", found, ok ? "accepted" : err.text);
     test_check(t,
             ok || (strstr(err.text, "CUDA7") != NULL && strstr(err.text, "7.5") != NULL &&

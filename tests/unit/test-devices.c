@@ -99,9 +99,9 @@ static void on_log(enum lrnn_log_level level, const char * message, void * user)
 }
 
 static bool on_progress(float done, void * user) {
-    float *    last    = user;
+    float *    last = user;
     const bool forward = done >= *last && done <= 1.0f;
-    *last              = forward ? done : 2.0f;
+    *last = forward ? done : 2.0f;
     return true;
 }
 
@@ -123,7 +123,7 @@ static void test_model(struct bench * b, const struct golden * g) {
     if (!test_check(b->t, local != NULL, "%s", err.text)) {
         return;
     }
-    const int32_t        n_layer  = (int32_t) lrnn_model_get_info(local).n_layer;
+    const int32_t        n_layer = (int32_t) lrnn_model_get_info(local).n_layer;
     struct result *const expected = malloc(sizeof(*expected)), *const got = malloc(sizeof(*got));
     run(b, local, g, expected);
 
@@ -138,14 +138,14 @@ static void test_model(struct bench * b, const struct golden * g) {
         { .n_gpu_layers = -1, .devices = b->both },
     };
     for (size_t i = 0; i < sizeof(placements) / sizeof(placements[0]); ++i) {
-        struct lrnn_model_params p    = placements[i];
-        struct log               log  = { 0 };
+        struct lrnn_model_params p = placements[i];
+        struct log               log = { 0 };
         float                    done = 0.0f;
-        p.log                         = on_log;
-        p.log_user                    = &log;
-        p.progress                    = on_progress;
-        p.progress_user               = &done;
-        struct lrnn_model * model     = lrnn_model_load(g->path, &p, &err);
+        p.log = on_log;
+        p.log_user = &log;
+        p.progress = on_progress;
+        p.progress_user = &done;
+        struct lrnn_model * model = lrnn_model_load(g->path, &p, &err);
         if (!test_check(b->t, model != NULL, "%s: %s", name, err.text)) {
             continue;
         }
@@ -194,14 +194,14 @@ static bool add_keys(const struct lrnn_trace_event * w, void * user) {
 }
 
 static void test_trace(struct bench * b) {
-    const struct golden * g      = golden_find(&b->golden, "gated_deltanet_gqa");
+    const struct golden * g = golden_find(&b->golden, "gated_deltanet_gqa");
     double                sum[2] = { 0.0, 0.0 };
     for (int i = 0; i < 2; ++i) {
         const struct lrnn_model_params   where = { .n_gpu_layers = -i, .devices = b->both };
-        const struct lrnn_session_params p     = { .n_threads = 1,
-                .trace_kinds                                  = LRNN_TRACE_SCANS,
-                .trace                                        = add_keys,
-                .trace_user                                   = &sum[i] };
+        const struct lrnn_session_params p = { .n_threads = 1,
+            .trace_kinds = LRNN_TRACE_SCANS,
+            .trace = add_keys,
+            .trace_user = &sum[i] };
         struct lrnn_error                err;
         struct lrnn_model *              model = lrnn_model_load(g->path, &where, &err);
         struct lrnn_session * s = model != NULL ? lrnn_session_new(model, &p, &err) : NULL;
@@ -233,7 +233,7 @@ static void test_invalid(struct bench * b) {
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
         const struct lrnn_model_params p = {
             .n_gpu_layers = -1,
-            .devices      = cases[i].devices != NULL ? cases[i].devices : b->both,
+            .devices = cases[i].devices != NULL ? cases[i].devices : b->both,
             .tensor_split = cases[i].split,
         };
         test_check(b->t,

@@ -31,16 +31,16 @@ static int64_t best_match(const int32_t * text, int64_t n) {
 static void test_matches(int32_t n_tokens, int32_t n_max) {
     struct test_rng   rng = { (uint64_t) (n_tokens * 100 + n_max) };
     struct lrnn_error err;
-    struct draft *    d      = draft_new(n_max, &err);
+    struct draft *    d = draft_new(n_max, &err);
     int32_t           length = n_max, n_known = 0;
     int32_t           text[N], draft[LRNN_DRAFT_MAX];
     test_check(&t, d != NULL, "%s", err.text);
     for (int64_t n = 0; n < N; ++n) {
-        const int64_t at   = best_match(text, n);
+        const int64_t at = best_match(text, n);
         const int32_t most = 1 + (int32_t) test_below(&rng, LRNN_DRAFT_MAX);
-        n_known            = draft_propose(d, most, draft);
-        int64_t expected   = at == n ? 0 : length < most ? length : most;
-        bool    same       = true;
+        n_known = draft_propose(d, most, draft);
+        int64_t expected = at == n ? 0 : length < most ? length : most;
+        bool    same = true;
         for (int64_t i = 0; i < n_known; ++i) {
             same = same && draft[i] == (at + i < n ? text[at + i] : draft[at + i - n]);
         }

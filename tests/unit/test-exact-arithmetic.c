@@ -30,7 +30,7 @@ struct letter {
 static void letters_make(struct letter * letters) {
     int n = 0;
     for (int code = 0; code < POINTS * POINTS * POINTS * POINTS * POINTS; ++code) {
-        struct letter l    = { 0 };
+        struct letter l = { 0 };
         int           seen = 0;
         for (int i = 0, c = code; i < POINTS; ++i, c /= POINTS) {
             l.image[i] = c % POINTS;
@@ -50,8 +50,8 @@ static void letters_make(struct letter * letters) {
                 l.swaps[l.n_swaps][1] = j;
                 ++l.n_swaps;
                 const int kept = now[i];
-                now[i]         = now[j];
-                now[j]         = kept;
+                now[i] = now[j];
+                now[j] = kept;
             }
         }
         letters[n++] = l;
@@ -98,11 +98,11 @@ static void word_init(struct word * w, const struct letter * letters, const int 
     *args = (struct ggml_householder_scan_args) {
         .state = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "state", D_K * D_V * POINTS,
                 test_batch_slots(&w->s.batch), 1, 1),
-        .ids   = test_batch_ids(&w->a, &w->s.batch),
-        .q     = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "q", D_K, POINTS, 1, T),
-        .k     = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "k", D_K, 1, n_h, T),
-        .v     = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "v", D_V, 1, n_h, T),
-        .beta  = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, n_h, T),
+        .ids = test_batch_ids(&w->a, &w->s.batch),
+        .q = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "q", D_K, POINTS, 1, T),
+        .k = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "k", D_K, 1, n_h, T),
+        .v = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "v", D_V, 1, n_h, T),
+        .beta = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, n_h, T),
         .scale = 1.0f,
     };
     test_fill(args->q, 0.0f);
@@ -121,10 +121,10 @@ static void word_init(struct word * w, const struct letter * letters, const int 
         }
     }
     w->start = test_copy(args->state);
-    w->want  = malloc(T * POINTS * D_V * sizeof(float));
+    w->want = malloc(T * POINTS * D_V * sizeof(float));
 
     int point[POINTS] = { 0, 1, 2, 3, 4 }; // the initial point whose value is here
-    int sign[POINTS]  = { 1, 1, 1, 1, 1 };
+    int sign[POINTS] = { 1, 1, 1, 1, 1 };
     for (int64_t t = 0; t < T; ++t) {
         const struct letter * l = &letters[text[t]];
         int                   new_point[POINTS];
@@ -175,7 +175,7 @@ static int64_t word_errors(const struct word * w, const struct ggml_tensor * out
 static struct ggml_tensor * word_cut(struct test * t, struct word * w, enum ggml_scan_path path,
         int64_t most, struct test_rng * rng) {
     struct ggml_householder_scan_args * args = &w->s.householder;
-    const int64_t                       T    = args->q->ne[3];
+    const int64_t                       T = args->q->ne[3];
     struct ggml_tensor *                out =
             test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "out", D_V, POINTS, T, 1);
     int32_t * id = args->ids->data;
@@ -183,9 +183,9 @@ static struct ggml_tensor * word_cut(struct test * t, struct word * w, enum ggml
     for (int64_t done = 0; done < T;) {
         struct test_arena b;
         test_arena_init(&b);
-        int64_t n                      = 1 + test_below(rng, most);
-        n                              = n < T - done ? n : T - done;
-        struct test_scan      call     = w->s;
+        int64_t n = 1 + test_below(rng, most);
+        n = n < T - done ? n : T - done;
+        struct test_scan      call = w->s;
         struct ggml_tensor ** views[4] = { &call.householder.q, &call.householder.k,
             &call.householder.v, &call.householder.beta };
         for (int i = 0; i < 4; ++i) {
@@ -193,7 +193,7 @@ static struct ggml_tensor * word_cut(struct test * t, struct word * w, enum ggml
             *views[i] = ggml_view_4d(b.ctx, x, x->ne[0], x->ne[1], x->ne[2], n, x->nb[1], x->nb[2],
                     x->nb[3], done * x->nb[3]);
         }
-        id[GGML_SCAN_COUNT]     = (int32_t) n;
+        id[GGML_SCAN_COUNT] = (int32_t) n;
         struct ggml_tensor * op = test_scan_build(t, &b, &call, path);
         test_compute(&b, op, 1);
         memcpy((char *) out->data + done * out->nb[2], op->data, ggml_nbytes(op));
@@ -205,9 +205,9 @@ static struct ggml_tensor * word_cut(struct test * t, struct word * w, enum ggml
 }
 
 static void test_words(struct test * t, const struct letter * letters, bool positive) {
-    const int64_t   T    = 100000;
+    const int64_t   T = 100000;
     int *           text = malloc(T * sizeof(int));
-    struct test_rng rng  = { 11 + positive };
+    struct test_rng rng = { 11 + positive };
     for (int64_t i = 0; i < T; ++i) {
         text[i] = (int) test_below(&rng, N_LETTERS);
     }
@@ -215,7 +215,7 @@ static void test_words(struct test * t, const struct letter * letters, bool posi
     word_init(&w, letters, text, T, 4, positive);
     struct ggml_tensor * state = w.s.householder.state;
 
-    struct ggml_tensor * step       = test_scan_build(t, &w.a, &w.s, GGML_SCAN_PATH_STEP);
+    struct ggml_tensor * step = test_scan_build(t, &w.a, &w.s, GGML_SCAN_PATH_STEP);
     float *              step_state = NULL;
     for (int path = GGML_SCAN_PATH_STEP; path <= GGML_SCAN_PATH_REFERENCE + 1; ++path) {
         const int            p = path % 4; // step first, auto last
@@ -237,10 +237,10 @@ static void test_words(struct test * t, const struct letter * letters, bool posi
     }
     for (int c = 0; c < 6; ++c) {
         static const int64_t most[3] = { 300, 2000, 20000 };
-        const int            p       = c % 2 == 0 ? GGML_SCAN_PATH_STEP
-                                       : c == 3   ? GGML_SCAN_PATH_AUTO
-                                                  : GGML_SCAN_PATH_CHUNK;
-        struct ggml_tensor * cut     = word_cut(t, &w, p, most[c / 2], &rng);
+        const int            p = c % 2 == 0 ? GGML_SCAN_PATH_STEP
+                                 : c == 3   ? GGML_SCAN_PATH_AUTO
+                                            : GGML_SCAN_PATH_CHUNK;
+        struct ggml_tensor * cut = word_cut(t, &w, p, most[c / 2], &rng);
         test_check(t, memcmp(cut->data, step->data, ggml_nbytes(cut)) == 0,
                 "S_5: calls of up to %d tokens, %s: outputs differ from one call",
                 (int) most[c / 2], test_path_names[p]);
@@ -272,7 +272,7 @@ static void test_words(struct test * t, const struct letter * letters, bool posi
 static void test_decode(struct test * t, const struct letter * letters) {
     enum { T = 200 };
     struct test_limits lim = {
-        .step  = { .what = "S_5 token by token, step and reference", .limit = 0.0 },
+        .step = { .what = "S_5 token by token, step and reference", .limit = 0.0 },
         .chunk = { .what = "S_5 token by token, chunk and auto", .limit = 0.0 },
     };
     struct test_rng rng = { 13 };
@@ -353,27 +353,27 @@ static void test_parity_delta(struct test * t) {
     *args = (struct ggml_householder_scan_args) {
         .state = test_tensor(
                 &a, GGML_TYPE_F32, TEST_DENSE, "state", 2 * 1, test_batch_slots(&s.batch), 1, 1),
-        .ids   = test_batch_ids(&a, &s.batch),
-        .q     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "q", 2, 1, 1, T),
-        .k     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "k", 2, 1, 1, T),
-        .v     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "v", 1, 1, 1, T),
-        .beta  = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, 1, T),
+        .ids = test_batch_ids(&a, &s.batch),
+        .q = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "q", 2, 1, 1, T),
+        .k = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "k", 2, 1, 1, T),
+        .v = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "v", 1, 1, 1, T),
+        .beta = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, 1, T),
         .scale = 1.0f,
     };
     test_fill(args->state, 0.0f);
     test_fill(args->q, 0.0f);
     test_fill(args->k, 0.0f);
-    struct test_rng rng    = { 21 };
+    struct test_rng rng = { 21 };
     float *         parity = malloc(T * sizeof(float));
-    int             ones   = 0;
+    int             ones = 0;
     for (int64_t i = 0; i < T; ++i) {
         const int bit = (int) test_below(&rng, 2);
         ones ^= bit;
-        parity[i]                        = (float) ones;
+        parity[i] = (float) ones;
         ((float *) args->q->data)[2 * i] = 1.0f;
         ((float *) args->k->data)[2 * i] = 1.0f;
-        ((float *) args->v->data)[i]     = bit ? c / 2.0f : 0.0f;
-        ((float *) args->beta->data)[i]  = bit ? 2.0f : 0.0f;
+        ((float *) args->v->data)[i] = bit ? c / 2.0f : 0.0f;
+        ((float *) args->beta->data)[i] = bit ? 2.0f : 0.0f;
     }
     for (int range = 0; range < 2; ++range) {
         for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; ++path) {
@@ -421,12 +421,12 @@ static void test_parity_mamba(struct test * t, bool mamba2) {
     *args = (struct ggml_signed_scan_args) {
         .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", d_k * d_v,
                 test_batch_slots(&s.batch), 1, 1),
-        .ids   = test_batch_ids(&a, &s.batch),
-        .c     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "c", d_k, 1, 1, T),
-        .b     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "b", d_k, 1, 1, T),
-        .x     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "x", d_v, 1, 1, T),
-        .dt    = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "dt", mamba2 ? 1 : d_v, 1, 1, T),
-        .A     = test_tensor(
+        .ids = test_batch_ids(&a, &s.batch),
+        .c = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "c", d_k, 1, 1, T),
+        .b = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "b", d_k, 1, 1, T),
+        .x = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "x", d_v, 1, 1, T),
+        .dt = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "dt", mamba2 ? 1 : d_v, 1, 1, T),
+        .A = test_tensor(
                 &a, GGML_TYPE_F32, TEST_DENSE, "A", mamba2 ? 1 : d_v, mamba2 ? 1 : d_k, 1, 1),
         .scale = 0.5f,
     };
@@ -434,9 +434,9 @@ static void test_parity_mamba(struct test * t, bool mamba2) {
     test_fill(args->c, 1.0f);
     test_fill(args->b, 1.0f);
     test_fill(args->A, -1.0f);
-    struct test_rng rng    = { 22 };
+    struct test_rng rng = { 22 };
     float *         parity = malloc(T * sizeof(float));
-    int             ones   = 0;
+    int             ones = 0;
     for (int64_t i = 0; i < T; ++i) {
         const int bit = (int) test_below(&rng, 2);
         ones ^= bit;
@@ -461,8 +461,8 @@ static void test_parity_mamba(struct test * t, bool mamba2) {
                 bool right = true, is_c = true;
                 for (int64_t j = 0; j < d_v; ++j) {
                     const float y = ((float *) op->data)[i * d_v + j];
-                    right         = right && y == c * parity[i];
-                    is_c          = is_c && y == c;
+                    right = right && y == c * parity[i];
+                    is_c = is_c && y == c;
                 }
                 wrong += !right;
                 ever += is_c;
@@ -503,12 +503,12 @@ static void test_gate_once(struct test * t) {
         *args = (struct ggml_householder_scan_args) {
             .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", 8 * 8,
                     test_batch_slots(&s.batch), 1, 1),
-            .ids   = test_batch_ids(&a, &s.batch),
-            .q     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "q", 8, 1, 1, T),
-            .k     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "k", 8, 1, n_h, T),
-            .v     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "v", 8, 1, n_h, T),
-            .beta  = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, n_h, T),
-            .gate  = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "gate", 1, 1, 1, T),
+            .ids = test_batch_ids(&a, &s.batch),
+            .q = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "q", 8, 1, 1, T),
+            .k = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "k", 8, 1, n_h, T),
+            .v = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "v", 8, 1, n_h, T),
+            .beta = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, n_h, T),
+            .gate = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "gate", 1, 1, 1, T),
             .scale = 1.0f,
         };
         test_fill(args->state, 1.0f);
@@ -550,7 +550,7 @@ static void test_gate_once(struct test * t) {
         }
         // token by token: equal to the oracle
         struct test_limits lim = {
-            .step  = { .what = "gate 1/2, token by token" },
+            .step = { .what = "gate 1/2, token by token" },
             .chunk = { .what = "gate 1/2, token by token" },
         };
         struct test_rng rng = { 41 };
@@ -586,11 +586,11 @@ static void test_norm(struct test * t) {
     *args = (struct ggml_householder_scan_args) {
         .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", d_k * d_v,
                 test_batch_slots(&s.batch), 1, 1),
-        .ids   = test_batch_ids(&a, &s.batch),
-        .q     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "q", d_k, 1, 1, T),
-        .k     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "k", d_k, 1, 1, T),
-        .v     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "v", d_v, 1, 1, T),
-        .beta  = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, 1, T),
+        .ids = test_batch_ids(&a, &s.batch),
+        .q = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "q", d_k, 1, 1, T),
+        .k = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "k", d_k, 1, 1, T),
+        .v = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "v", d_v, 1, 1, T),
+        .beta = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, 1, T),
         .scale = 1.0f,
     };
     struct test_rng rng = { 31 };
@@ -600,7 +600,7 @@ static void test_norm(struct test * t) {
     test_fill(args->v, 0.0f);
     test_fill(args->beta, 2.0f);
     float *       start = test_copy(args->state);
-    const int64_t slot  = ((int32_t *) args->ids->data)[GGML_SCAN_SLOT_OUT];
+    const int64_t slot = ((int32_t *) args->ids->data)[GGML_SCAN_SLOT_OUT];
 
     double most = 0.0;
     for (int64_t i = 0; i < T; ++i) {
@@ -610,14 +610,14 @@ static void test_norm(struct test * t) {
         }
         most += fabs(log(fabs(1.0 - 2.0 * kk)));
     }
-    struct oracle o      = test_scan_oracle(&s);
+    struct oracle o = test_scan_oracle(&s);
     double        before = 0.0, exact = 0.0;
     for (int64_t i = 0; i < d_k * d_v; ++i) {
         before += (double) start[slot * d_k * d_v + i] * start[slot * d_k * d_v + i];
         exact += o.state[slot * d_k * d_v + i] * o.state[slot * d_k * d_v + i];
     }
     const double drift = 0.5 * log(exact / before);
-    const double walk  = 6.0 * 2.0 * 0x1p-23 * sqrt((double) T) / (double) d_k;
+    const double walk = 6.0 * 2.0 * 0x1p-23 * sqrt((double) T) / (double) d_k;
     test_check(t, fabs(drift) <= most, "the exact norm changed by %g; the keys allow at most %g",
             drift, most);
     test_check(t, fabs(drift) <= walk,
@@ -629,7 +629,7 @@ static void test_norm(struct test * t) {
            "  walk %.2e)\n",
             (long long) T, drift, most, walk);
     for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; ++path) {
-        const bool   step  = test_scan_is_step(&s, path);
+        const bool   step = test_scan_is_step(&s, path);
         const double limit = sqrt(step ? 1e-11 * (double) T / 4096.0 : 1e-10 * (double) T / 512.0);
         test_restore(args->state, start);
         test_compute(&a, test_scan_build(t, &a, &s, path), 1);

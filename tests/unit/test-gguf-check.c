@@ -425,7 +425,7 @@ static void check_truncation(struct test * t) {
 // Sets every byte of the metadata to every value. Files that are still accepted must be consistent,
 // and ggml must read them in the same way.
 static void check_mutations(struct test * t) {
-    struct bytes b          = { 0 };
+    struct bytes b = { 0 };
     int64_t      n_accepted = 0;
     put_sample(&b);
     for (size_t i = 0; i < b.n - SAMPLE_DATA; ++i) {
@@ -433,7 +433,7 @@ static void check_mutations(struct test * t) {
         for (unsigned v = 0; v < 256; ++v) {
             struct lrnn_error err = { LRNN_ERROR_NONE, "" };
             unsigned char *   copy;
-            b.data[i]             = (unsigned char) v;
+            b.data[i] = (unsigned char) v;
             struct model_file * f = open_bytes(&b, &copy, &err);
             if (f != NULL) {
                 test_check(t, model_file_walk(f, &err), "byte %zu = %u: accepted, but %s", i, v,

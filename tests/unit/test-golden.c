@@ -24,7 +24,7 @@ enum { N_REWIND = 5, N_BATCH = 7 };
 // Largest absolute difference between a logit and its golden logit; logits are about 1 to 10. With
 // an attention cache in F16, keys and values have 11 bits.
 static const double LIMIT_LIBRARY = 1e-4;
-static const double LIMIT_F16     = 2e-3;
+static const double LIMIT_F16 = 2e-3;
 // The same between two sequences together and each alone: ggml rounds products of one column and of
 // several columns differently.
 static const double LIMIT_ALONE = 1e-4;
@@ -60,7 +60,7 @@ static double max_diff(const float * a, const float * b, int64_t n) {
     double worst = 0.0;
     for (int64_t i = 0; i < n; ++i) {
         const double d = fabs((double) a[i] - (double) b[i]);
-        worst          = d <= worst ? worst : d; // NaN wins
+        worst = d <= worst ? worst : d; // NaN wins
     }
     return worst;
 }
@@ -100,13 +100,13 @@ static double against_library(const struct run * r, int64_t first, int64_t at, i
 // logits of a random number of them.
 static double feed_cut(struct run * r, int64_t most) {
     double  worst = 0.0;
-    int64_t at    = 0;
+    int64_t at = 0;
     while (at < r->g->n_tokens) {
-        int64_t n                        = most > 0 ? most : 1 + test_below(&r->rng, -most);
-        n                                = n < r->g->n_tokens - at ? n : r->g->n_tokens - at;
+        int64_t n = most > 0 ? most : 1 + test_below(&r->rng, -most);
+        n = n < r->g->n_tokens - at ? n : r->g->n_tokens - at;
         const int64_t           n_logits = most > 0 ? n : test_below(&r->rng, n + 1); // the last
-        const struct lrnn_input in       = {
-                  .seq = 0, .tokens = r->g->tokens + at, .n_tokens = n, .n_logits = n_logits
+        const struct lrnn_input in = {
+            .seq = 0, .tokens = r->g->tokens + at, .n_tokens = n, .n_logits = n_logits
         };
         if (!ok(r, lrnn_eval(r->session, &in, 1, &r->err))) {
             return NAN;
@@ -123,15 +123,15 @@ static double feed_cut(struct run * r, int64_t most) {
 // later and ends earlier than the other, and comes first in half of the calls.
 static double feed_two(struct run * r) {
     const int64_t ends[2] = { r->g->n_tokens, r->g->n_tokens * 3 / 5 };
-    int64_t       at[2]   = { 0, 0 };
-    double        worst   = 0.0;
+    int64_t       at[2] = { 0, 0 };
+    double        worst = 0.0;
     for (int call = 0; at[0] < ends[0] || at[1] < ends[1]; ++call) {
         struct lrnn_input in[2];
         int32_t           n_in = 0;
         for (int i = 0; i < 2; ++i) {
             const int s = (call + i) % 2;
             int64_t   n = s == 1 && call < 2 ? 0 : test_below(&r->rng, 6);
-            n           = n < ends[s] - at[s] ? n : ends[s] - at[s];
+            n = n < ends[s] - at[s] ? n : ends[s] - at[s];
             if (n > 0) {
                 in[n_in++] = (struct lrnn_input) {
                     .seq = s, .tokens = r->g->tokens + at[s], .n_tokens = n, .n_logits = n
@@ -147,7 +147,7 @@ static double feed_two(struct run * r) {
         int64_t first = 0;
         for (int32_t i = 0; i < n_in; ++i) {
             const int32_t s = in[i].seq;
-            worst           = worse(against_library(r, first, at[s], in[i].n_tokens), worst);
+            worst = worse(against_library(r, first, at[s], in[i].n_tokens), worst);
             first += in[i].n_tokens;
             at[s] += in[i].n_tokens;
         }
@@ -158,15 +158,15 @@ static double feed_two(struct run * r) {
 // Random pieces. After some calls the sequence rewinds by some tokens, in half of the cases after
 // wrong tokens; or it continues as a fork while the original is used for other tokens.
 static double feed_rewind(struct run * r) {
-    const struct golden * g     = r->g;
+    const struct golden * g = r->g;
     double                worst = 0.0;
-    int64_t               at    = 0;
-    int32_t               seq   = 0;
+    int64_t               at = 0;
+    int32_t               seq = 0;
     int64_t               turns = 0;
-    int64_t               can   = 0; // rewind by
+    int64_t               can = 0; // rewind by
     while (at < g->n_tokens) {
-        int64_t n                  = 1 + test_below(&r->rng, 9);
-        n                          = n < g->n_tokens - at ? n : g->n_tokens - at;
+        int64_t n = 1 + test_below(&r->rng, 9);
+        n = n < g->n_tokens - at ? n : g->n_tokens - at;
         const struct lrnn_input in = {
             .seq = seq, .tokens = g->tokens + at, .n_tokens = n, .n_logits = n
         };
@@ -196,8 +196,8 @@ static double feed_rewind(struct run * r) {
             } break;
             case 1: { // wrong tokens, then rewind
                 const int64_t           wrong = 1 + test_below(&r->rng, N_REWIND);
-                const struct lrnn_input bad   = {
-                      .seq = seq, .tokens = g->tokens, .n_tokens = wrong, .n_logits = 0
+                const struct lrnn_input bad = {
+                    .seq = seq, .tokens = g->tokens, .n_tokens = wrong, .n_logits = 0
                 };
                 if (!ok(r, lrnn_eval(r->session, &bad, 1, &r->err)) ||
                         !ok(r, lrnn_seq_rewind(r->session, seq, wrong, &r->err))) {
@@ -206,7 +206,7 @@ static double feed_rewind(struct run * r) {
                 can = (can + wrong < N_REWIND ? can + wrong : N_REWIND) - wrong;
             } break;
             case 2: {
-                const int32_t           to  = (seq + 1) % 3;
+                const int32_t           to = (seq + 1) % 3;
                 const struct lrnn_input bad = {
                     .seq = seq, .tokens = g->tokens + 1, .n_tokens = 2, .n_logits = 0
                 };
@@ -233,7 +233,7 @@ static double feed_rewind(struct run * r) {
 // tokens that the rewind drops are wrong ones, so that a stale state gives wrong logits.
 static double feed_rewinds(struct run * r) {
     enum { MOST = 6, BEFORE = 4, AFTER = 2 };
-    const struct golden * g     = r->g;
+    const struct golden * g = r->g;
     double                worst = 0.0;
     for (int64_t start = 0; start <= BEFORE; start += BEFORE) {
         for (int64_t n = 1; n <= MOST; ++n) {
@@ -282,7 +282,7 @@ static double feed(struct run * r, enum feed how) {
 // Decodes one token per sequence and call: the text, and the text backwards, which starts later and
 // ends earlier. alone ≥ 0: only this sequence.
 static bool decode(struct run * r, int alone, float * out[2]) {
-    const struct golden * g       = r->g;
+    const struct golden * g = r->g;
     const int64_t         from[2] = { 0, 5 }, to[2] = { g->n_tokens, g->n_tokens - 7 };
     for (int64_t i = 0; i < g->n_tokens; ++i) {
         struct lrnn_input in[2];
@@ -290,7 +290,7 @@ static bool decode(struct run * r, int alone, float * out[2]) {
         int32_t           n_in = 0;
         for (int32_t s = 0; s < 2; ++s) {
             if ((alone < 0 || alone == s) && i >= from[s] && i < to[s]) {
-                tokens[s]  = g->tokens[s == 0 ? i : g->n_tokens - 1 - i];
+                tokens[s] = g->tokens[s == 0 ? i : g->n_tokens - 1 - i];
                 in[n_in++] = (struct lrnn_input) {
                     .seq = s, .tokens = &tokens[s], .n_tokens = 1, .n_logits = 1
                 };
@@ -308,10 +308,10 @@ static bool decode(struct run * r, int alone, float * out[2]) {
 }
 
 static double together_and_alone(struct run * r, struct lrnn_session_params params) {
-    const int64_t n   = r->g->n_tokens * r->g->n_vocab;
+    const int64_t n = r->g->n_tokens * r->g->n_vocab;
     float *       all = calloc((size_t) (4 * n), sizeof(float));
-    double        d   = NAN;
-    params.n_seqs     = 2;
+    double        d = NAN;
+    params.n_seqs = 2;
     if (all != NULL) {
         float *together[2] = { all, all + n }, *alone[2] = { all + 2 * n, all + 3 * n };
         bool   done = true;
@@ -334,19 +334,19 @@ static void test_setting(struct test * t, const struct golden * g, struct lrnn_m
         int setting, double worst[FEEDS + 1]) {
     const bool f16 = setting == SETTING_F16;
     // every model and every setting has other random pieces
-    const uint64_t seed  = hash_add(HASH_START, g->name, strlen(g->name)) + (uint64_t) setting;
+    const uint64_t seed = hash_add(HASH_START, g->name, strlen(g->name)) + (uint64_t) setting;
     const double   limit = f16 ? LIMIT_F16 : LIMIT_LIBRARY;
-    struct run     r     = { .t = t, .g = g, .model = model, .rng = { seed }, .limit = limit };
+    struct run     r = { .t = t, .g = g, .model = model, .rng = { seed }, .limit = limit };
     for (int how = 0; how < FEEDS; ++how) {
         const struct lrnn_session_params params = {
-            .n_threads  = 1 + setting % 2,
+            .n_threads = 1 + setting % 2,
             .exact_cuts = setting / 2 == 1,
-            .n_seqs     = how == FEED_REWIND ? 3 : 2,
-            .n_rewind   = how == FEED_REWIND || how == FEED_REWINDS ? N_REWIND : 0,
-            .n_batch    = how == FEED_BATCHES                   ? N_BATCH
-                          : how == FEED_REWINDS && setting == 3 ? 4 // split calls
-                                                                : 0,
-            .n_cache    = 64,
+            .n_seqs = how == FEED_REWIND ? 3 : 2,
+            .n_rewind = how == FEED_REWIND || how == FEED_REWINDS ? N_REWIND : 0,
+            .n_batch = how == FEED_BATCHES                   ? N_BATCH
+                       : how == FEED_REWINDS && setting == 3 ? 4 // split calls
+                                                             : 0,
+            .n_cache = 64,
             .cache_type = f16 ? LRNN_CACHE_F16 : LRNN_CACHE_F32,
         };
         double d = NAN;
@@ -359,9 +359,9 @@ static void test_setting(struct test * t, const struct golden * g, struct lrnn_m
         worst[how] = worse(d, worst[how]);
     }
     const struct lrnn_session_params params = {
-        .n_threads  = 1 + setting % 2,
+        .n_threads = 1 + setting % 2,
         .exact_cuts = setting / 2 == 1,
-        .n_cache    = 64,
+        .n_cache = 64,
         .cache_type = f16 ? LRNN_CACHE_F16 : LRNN_CACHE_F32,
     };
     worst[FEEDS] = worse(together_and_alone(&r, params), worst[FEEDS]);
@@ -383,7 +383,7 @@ static double spoiled(struct run * r, const char * file, size_t size) {
                 &(struct lrnn_session_params) {
                         .n_threads = 1, .n_cache = 64, .cache_type = LRNN_CACHE_F32 },
                 &r->err);
-        d          = ok(r, r->session != NULL) ? feed_cut(r, r->g->n_tokens) : NAN;
+        d = ok(r, r->session != NULL) ? feed_cut(r, r->g->n_tokens) : NAN;
         lrnn_session_free(r->session);
     }
     lrnn_model_free(r->model);
@@ -393,14 +393,14 @@ static double spoiled(struct run * r, const char * file, size_t size) {
 // RWKV-7 files of llama.cpp have v0, v1 and v2 in the first layer, where nothing uses them.
 static bool is_unused(const char * name) {
     static const char prefix[] = "blk.0.time_mix_v";
-    const size_t      n        = sizeof(prefix) - 1;
+    const size_t      n = sizeof(prefix) - 1;
     return strncmp(name, prefix, n) == 0 && name[n] >= '0' && name[n] <= '2';
 }
 
 // Changes every element of each tensor in turn by up to 20 %: more than rounding, less than any
 // error in reading it.
 static double least_seen(struct test * t, const struct golden * g) {
-    struct run            r    = { .t = t, .g = g, .rng = { 1 } };
+    struct run            r = { .t = t, .g = g, .rng = { 1 } };
     size_t                size = 0;
     char *                file = NULL;
     struct gguf_context * gguf =
@@ -411,7 +411,7 @@ static double least_seen(struct test * t, const struct golden * g) {
                 r.err.text)) {
         for (int64_t i = 0; i < gguf_get_n_tensors(gguf); ++i) {
             char *       data = file + gguf_get_data_offset(gguf) + gguf_get_tensor_offset(gguf, i);
-            const size_t n    = gguf_get_tensor_size(gguf, i) / sizeof(float);
+            const size_t n = gguf_get_tensor_size(gguf, i) / sizeof(float);
             float *      values = malloc(n * sizeof(float));
             if (!test_check(t, values != NULL && gguf_get_tensor_type(gguf, i) == GGML_TYPE_F32,
                         "%s: a tensor is not F32", r.where)) {
@@ -475,7 +475,7 @@ int main(void) {
     printf(" %9s %9s\n", "together", "wrong");
 
     for (int i = 0; i < list.n; ++i) {
-        const struct golden * g     = &list.models[i];
+        const struct golden * g = &list.models[i];
         struct lrnn_model *   model = lrnn_model_load(g->path, NULL, &err);
         if (!test_check(&t, model != NULL, "%s: %s", g->name, err.text)) {
             continue;

@@ -34,8 +34,8 @@ static double feed(struct test * t, struct lrnn_session * s, const struct golden
         }
         for (int64_t i = 0; i < n * g->n_vocab; ++i) {
             const double got = lrnn_logits(s, i / g->n_vocab)[i % g->n_vocab];
-            const double d   = fabs(got - (double) g->logits[done * g->n_vocab + i]);
-            worst            = d <= worst ? worst : d; // NaN wins
+            const double d = fabs(got - (double) g->logits[done * g->n_vocab + i]);
+            worst = d <= worst ? worst : d; // NaN wins
         }
     }
     return worst;
@@ -49,9 +49,9 @@ static void test_model(struct test * t, const struct golden * g, const char * de
         return;
     }
     const bool    attention = lrnn_model_get_info(model).n_layer_attention > 0;
-    const double  limit     = attention ? LIMIT_ATTENTION : LIMIT;
-    const int64_t pieces[]  = { g->n_tokens, 1 };
-    double        worst[2]  = { 0 };
+    const double  limit = attention ? LIMIT_ATTENTION : LIMIT;
+    const int64_t pieces[] = { g->n_tokens, 1 };
+    double        worst[2] = { 0 };
     for (int i = 0; i < 2; ++i) {
         struct lrnn_session * s = lrnn_session_new(model,
                 &(struct lrnn_session_params) { .n_cache = 256, .cache_type = LRNN_CACHE_F32 },

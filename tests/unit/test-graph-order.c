@@ -17,14 +17,14 @@
 
 enum {
     N_VALUES = 4, // that the next nodes may read
-    N_NODES  = 80,
+    N_NODES = 80,
     N_GRAPHS = 24,
     N_STATES = 20, // graphs whose nodes read and write states
-    N_RUNS   = 2,  // of a graph
-    N_TYPES  = 4,  // of matrices
-    Q5_0     = 3,  // the one whose products share the work buffer
-    D        = 64, // rows and columns of the state of a head
-    WIDTH    = 4,  // of the short convolution
+    N_RUNS = 2,    // of a graph
+    N_TYPES = 4,   // of matrices
+    Q5_0 = 3,      // the one whose products share the work buffer
+    D = 64,        // rows and columns of the state of a head
+    WIDTH = 4,     // of the short convolution
 };
 
 enum memory { HOUSEHOLDER, SIGNED, CONV, N_MEMORIES };
@@ -54,7 +54,7 @@ static struct ggml_context * context(void) {
 }
 
 static void fill(struct ggml_tensor * t, struct test_rng * rng, double size) {
-    const int64_t n    = ggml_nelements(t);
+    const int64_t n = ggml_nelements(t);
     float *       data = malloc((size_t) n * sizeof(float));
     for (int64_t i = 0; i < n; ++i) {
         data[i] = (float) (size * test_normal(rng));
@@ -76,9 +76,9 @@ static struct ggml_tensor * write_state(struct graph * g, struct test_rng * rng,
         struct ggml_tensor * a, struct ggml_tensor * b) {
     const enum ggml_scan_path path =
             test_below(rng, 2) == 0 ? GGML_SCAN_PATH_REFERENCE : GGML_SCAN_PATH_AUTO;
-    struct ggml_context * c     = g->ctx;
+    struct ggml_context * c = g->ctx;
     const int64_t         width = a->ne[0], T = a->ne[1];
-    struct ggml_tensor *  op, *state          = g->state[memory];
+    struct ggml_tensor *  op, *state = g->state[memory];
     if (memory == CONV) {
         const struct ggml_short_conv_args args = {
             .state = state, .ids = g->ids, .x = a, .weight = g->taps
@@ -89,21 +89,21 @@ static struct ggml_tensor * write_state(struct graph * g, struct test_rng * rng,
         struct ggml_tensor * q = ggml_l2_norm(c, x, 1e-5f);
         struct ggml_tensor * k = ggml_l2_norm(c, ggml_reshape_4d(c, b, D, width / D, 1, T), 1e-5f);
         const struct ggml_householder_scan_args householder = { .state = state,
-            .ids                                                       = g->ids,
-            .q                                                         = q,
-            .k                                                         = k,
-            .v                                                         = x,
-            .beta                                                      = g->beta,
-            .scale                                                     = 1.0f,
-            .path                                                      = path };
+            .ids = g->ids,
+            .q = q,
+            .k = k,
+            .v = x,
+            .beta = g->beta,
+            .scale = 1.0f,
+            .path = path };
         const struct ggml_signed_scan_args      signed_gate = { .state = state,
-                 .ids                                                  = g->ids,
-                 .c                                                    = q,
-                 .b                                                    = k,
-                 .x                                                    = x,
-                 .gate                                                 = g->gate,
-                 .scale                                                = 1.0f,
-                 .path                                                 = path };
+                 .ids = g->ids,
+                 .c = q,
+                 .b = k,
+                 .x = x,
+                 .gate = g->gate,
+                 .scale = 1.0f,
+                 .path = path };
         op = memory == HOUSEHOLDER ? ggml_householder_scan(c, &householder, NULL)
                                    : ggml_signed_scan(c, &signed_gate, NULL);
     }
@@ -120,9 +120,9 @@ static struct ggml_tensor * last_row(struct graph * g, struct ggml_tensor * x, i
 // Nodes that read a state on thread 0 alone or on all threads.
 static struct ggml_tensor * read_state(
         struct graph * g, struct test_rng * rng, enum memory memory, struct ggml_tensor * a) {
-    struct ggml_context * c     = g->ctx;
+    struct ggml_context * c = g->ctx;
     const int64_t         width = a->ne[0];
-    struct ggml_tensor *  x     = g->after[memory];
+    struct ggml_tensor *  x = g->after[memory];
     switch (test_below(rng, 3)) {
         case 0: x = last_row(g, x, width); break;
         case 1: x = ggml_mul_mat(c, g->w[test_below(rng, N_TYPES)], last_row(g, x, width)); break;
@@ -167,29 +167,29 @@ static struct ggml_tensor * random_node(
 }
 
 static void graph_make(struct graph * g, struct test_rng * rng, bool states) {
-    static const int64_t widths[2][3]          = { { 64, 256, 1024 }, { 64, 192, 1024 } },
-                         tokens[]              = { 1, 1, 3, 9 };
+    static const int64_t widths[2][3] = { { 64, 256, 1024 }, { 64, 192, 1024 } },
+                         tokens[] = { 1, 1, 3, 9 };
     static const enum ggml_type types[N_TYPES] = { GGML_TYPE_F32, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,
         GGML_TYPE_Q5_0 };
     const int64_t width = widths[states][test_below(rng, 3)], T = tokens[test_below(rng, 4)];
 
     g->leaf_ctx = context();
-    g->scale    = ggml_new_tensor_1d(g->leaf_ctx, GGML_TYPE_F32, width);
+    g->scale = ggml_new_tensor_1d(g->leaf_ctx, GGML_TYPE_F32, width);
     for (int i = 0; i < N_TYPES; ++i) {
         g->w[i] = ggml_new_tensor_2d(g->leaf_ctx, types[i], width, width);
     }
     for (int i = 0; i < N_VALUES; ++i) {
         g->x[i] = ggml_new_tensor_2d(g->leaf_ctx, GGML_TYPE_F32, width, T);
     }
-    g->ids  = ggml_new_tensor_2d(g->leaf_ctx, GGML_TYPE_I32, GGML_SCAN_SNAPS, 1);
+    g->ids = ggml_new_tensor_2d(g->leaf_ctx, GGML_TYPE_I32, GGML_SCAN_SNAPS, 1);
     g->beta = ggml_new_tensor_4d(g->leaf_ctx, GGML_TYPE_F32, 1, 1, 1, T);
     g->gate = ggml_new_tensor_4d(g->leaf_ctx, GGML_TYPE_F32, 1, 1, 1, 1);
     g->taps = ggml_new_tensor_2d(g->leaf_ctx, GGML_TYPE_F32, WIDTH, width);
     for (int i = 0; i < N_MEMORIES; ++i) {
         const int64_t n = width * (i == CONV ? WIDTH - 1 : D);
-        g->first[i]     = ggml_new_tensor_2d(g->leaf_ctx, GGML_TYPE_F32, n, 1);
-        g->state[i]     = ggml_new_tensor_2d(g->leaf_ctx, GGML_TYPE_F32, n, 1);
-        g->after[i]     = g->state[i];
+        g->first[i] = ggml_new_tensor_2d(g->leaf_ctx, GGML_TYPE_F32, n, 1);
+        g->state[i] = ggml_new_tensor_2d(g->leaf_ctx, GGML_TYPE_F32, n, 1);
+        g->after[i] = g->state[i];
     }
     g->leafs =
             ggml_backend_alloc_ctx_tensors_from_buft(g->leaf_ctx, ggml_backend_cpu_buffer_type());
@@ -206,7 +206,7 @@ static void graph_make(struct graph * g, struct test_rng * rng, bool states) {
         fill(g->w[i], rng, 1.0 / sqrt((double) width));
     }
     struct ggml_tensor * value[N_VALUES];
-    g->ctx   = context();
+    g->ctx = context();
     g->nodes = ggml_new_graph(g->ctx);
     for (int i = 0; i < N_VALUES; ++i) {
         fill(g->x[i], rng, 1.0);
@@ -215,7 +215,7 @@ static void graph_make(struct graph * g, struct test_rng * rng, bool states) {
     }
     for (int i = 0; i < N_NODES; ++i) {
         const int64_t at = test_below(rng, N_VALUES);
-        value[at]        = (states ? random_state_node : random_node)(
+        value[at] = (states ? random_state_node : random_node)(
                 g, rng, value[at], value[test_below(rng, N_VALUES)]);
         ggml_build_forward_expand(g->nodes, value[at]);
     }
@@ -262,8 +262,8 @@ static void test_another_graph(
         struct test * t, ggml_backend_t cpu, ggml_backend_sched_t sched, struct test_rng * rng) {
     enum { N_ROWS = 256, TOKENS = 9 };
     struct ggml_context * leaf_ctx = context();
-    struct ggml_tensor *  w        = ggml_new_tensor_2d(leaf_ctx, GGML_TYPE_F32, N_ROWS, N_ROWS);
-    struct ggml_tensor *  x        = ggml_new_tensor_2d(leaf_ctx, GGML_TYPE_F32, N_ROWS, TOKENS);
+    struct ggml_tensor *  w = ggml_new_tensor_2d(leaf_ctx, GGML_TYPE_F32, N_ROWS, N_ROWS);
+    struct ggml_tensor *  x = ggml_new_tensor_2d(leaf_ctx, GGML_TYPE_F32, N_ROWS, TOKENS);
     ggml_backend_buffer_t leafs =
             ggml_backend_alloc_ctx_tensors_from_buft(leaf_ctx, ggml_backend_cpu_buffer_type());
     fill(w, rng, 1.0 / sqrt((double) N_ROWS));
@@ -272,9 +272,9 @@ static void test_another_graph(
     float results[2][N_ROWS * TOKENS]; // of the chain on one and on two threads
     for (int n_threads = 1; n_threads <= 2; ++n_threads) {
         for (int is_chain = 0; is_chain < 2; ++is_chain) {
-            struct ggml_context * ctx   = context();
+            struct ggml_context * ctx = context();
             struct ggml_cgraph *  graph = ggml_new_graph(ctx);
-            struct ggml_tensor *  y     = x;
+            struct ggml_tensor *  y = x;
             for (int i = 0; i < N_NODES; ++i) {
                 y = ggml_mul_mat(ctx, w, is_chain ? y : x);
                 ggml_build_forward_expand(graph, y);
@@ -295,7 +295,7 @@ static void test_another_graph(
 }
 
 int main(void) {
-    struct test          t   = { 0 };
+    struct test          t = { 0 };
     struct test_rng      rng = { 16 };
     ggml_backend_t       cpu = ggml_backend_cpu_init();
     ggml_backend_sched_t sched =

@@ -44,19 +44,19 @@ struct acc {
 
 static void acc_init(
         struct acc * a, ggml_backend_t cpu, ggml_backend_t state, ggml_backend_t weights) {
-    a->ctx   = test_graph_context();
+    a->ctx = test_graph_context();
     a->state = ggml_new_tensor_2d(a->ctx, GGML_TYPE_F32, ACC_SIZE, ACC_SLOTS);
     ggml_set_name(a->state, "acc");
     a->buffer = ggml_backend_alloc_ctx_tensors(a->ctx, state);
 
-    a->ctx_in    = test_graph_context();
-    a->ids       = ggml_new_tensor_2d(a->ctx_in, GGML_TYPE_I32, GGML_SCAN_SNAPS, 1);
-    a->one       = ggml_new_tensor_4d(a->ctx_in, GGML_TYPE_F32, 1, 1, 1, 1);
-    a->x         = ggml_new_tensor_4d(a->ctx_in, GGML_TYPE_F32, ACC_SIZE, 1, 1, 1);
+    a->ctx_in = test_graph_context();
+    a->ids = ggml_new_tensor_2d(a->ctx_in, GGML_TYPE_I32, GGML_SCAN_SNAPS, 1);
+    a->one = ggml_new_tensor_4d(a->ctx_in, GGML_TYPE_F32, 1, 1, 1, 1);
+    a->x = ggml_new_tensor_4d(a->ctx_in, GGML_TYPE_F32, ACC_SIZE, 1, 1, 1);
     a->buffer_in = ggml_backend_alloc_ctx_tensors(a->ctx_in, cpu);
 
-    a->ctx_w    = test_graph_context();
-    a->two      = ggml_new_tensor_1d(a->ctx_w, GGML_TYPE_F32, ACC_SIZE);
+    a->ctx_w = test_graph_context();
+    a->two = ggml_new_tensor_1d(a->ctx_w, GGML_TYPE_F32, ACC_SIZE);
     a->buffer_w = ggml_backend_alloc_ctx_tensors(a->ctx_w, weights);
     ggml_backend_buffer_set_usage(a->buffer_w, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
 
@@ -65,11 +65,11 @@ static void acc_init(
         for (int slot = 0; slot < ACC_SLOTS; ++slot) {
             initial[slot][i] = (float) (100 * slot + i);
         }
-        x[i]   = (float) (i + 1);
+        x[i] = (float) (i + 1);
         two[i] = 2.0f;
     }
     const int32_t ids[GGML_SCAN_SNAPS] = { 0, 0, 0, 1 };
-    const float   one                  = 1.0f;
+    const float   one = 1.0f;
     ggml_backend_tensor_set(a->state, initial, 0, sizeof(initial));
     ggml_backend_tensor_set(a->ids, ids, 0, sizeof(ids));
     ggml_backend_tensor_set(a->one, &one, 0, sizeof(one));
@@ -99,16 +99,16 @@ static void acc_new_graph(struct acc * a) {
 static struct ggml_tensor * acc_scan_x(
         struct acc * a, struct ggml_tensor * state, struct ggml_tensor * x, const char * name) {
     struct lrnn_error    err = { LRNN_ERROR_NONE, "" };
-    struct ggml_tensor * op  = ggml_signed_scan(a->ctx_g,
-             &(struct ggml_signed_scan_args) {
-                     .state = state,
-                     .ids   = a->ids,
-                     .b     = a->one,
-                     .c     = a->one,
-                     .x     = x,
-                     .scale = 1.0f,
+    struct ggml_tensor * op = ggml_signed_scan(a->ctx_g,
+            &(struct ggml_signed_scan_args) {
+                    .state = state,
+                    .ids = a->ids,
+                    .b = a->one,
+                    .c = a->one,
+                    .x = x,
+                    .scale = 1.0f,
             },
-             &err);
+            &err);
     if (op == NULL) {
         fprintf(stderr, "builder: %s\n", err.text);
         exit(1);
@@ -164,7 +164,7 @@ static bool acc_holds(const struct acc * a, int n_adds) {
 static bool must_reject(struct test * t, struct acc * a, ggml_backend_sched_t sched,
         const char * what, const char * word_1, const char * word_2) {
     struct lrnn_error err = { LRNN_ERROR_NONE, "" };
-    const bool        ok  = graph_alloc(sched, a->graph, &err);
+    const bool        ok = graph_alloc(sched, a->graph, &err);
     return test_check(t, !ok, "%s is accepted", what) &&
            test_check(t, strstr(err.text, word_1) != NULL && strstr(err.text, word_2) != NULL,
                    "%s: the message does not name %s and %s: %s", what, word_1, word_2, err.text);
@@ -193,14 +193,14 @@ static void test_misplaced(struct test * t, ggml_backend_sched_t sched, ggml_bac
         for (int pinned = 0; pinned < 2; ++pinned) {
             acc_new_graph(&a);
             struct ggml_tensor * state = view ? slots(&a, a.state, 0, 2) : a.state;
-            struct ggml_tensor * x     = ggml_mul(a.ctx_g, a.x, a.two);
-            struct ggml_tensor * op    = acc_scan_x(&a, state, x, "op");
+            struct ggml_tensor * x = ggml_mul(a.ctx_g, a.x, a.two);
+            struct ggml_tensor * op = acc_scan_x(&a, state, x, "op");
             struct ggml_tensor * y =
                     ggml_mul(a.ctx_g, ggml_reshape_1d(a.ctx_g, op, ACC_SIZE), a.two);
             ggml_set_name(state, "acc");
             acc_expand(&a, y);
 
-            struct lrnn_error    err   = { LRNN_ERROR_NONE, "" };
+            struct lrnn_error    err = { LRNN_ERROR_NONE, "" };
             struct graph_scans * scans = graph_scans_find(a.graph, &err);
             if (!test_check(t, scans != NULL, "%s: %s", what, err.text)) {
                 break;
@@ -259,7 +259,7 @@ static void test_shared_memory(
         struct ggml_tensor * op = acc_scan(&a, a.state, "op");
         acc_expand(&a, op);
 
-        struct lrnn_error    err   = { LRNN_ERROR_NONE, "" };
+        struct lrnn_error    err = { LRNN_ERROR_NONE, "" };
         struct graph_scans * scans = graph_scans_find(a.graph, &err);
         if (test_check(t, scans != NULL, "shared memory: %s", err.text)) {
             ggml_backend_sched_reset(sched);
@@ -368,7 +368,7 @@ static void test_reads(struct test * t, ggml_backend_sched_t sched, ggml_backend
     for (int order = 0; order < 3; ++order) {
         for (int way = 0; way < 3; ++way) {
             acc_new_graph(&a);
-            op                             = acc_scan(&a, a.state, "op");
+            op = acc_scan(&a, a.state, "op");
             struct ggml_tensor * new_state = after(&a, op);
             struct ggml_tensor * read;
             if (way == 0) { // placed with its weight
@@ -456,9 +456,9 @@ static void test_two_scans(
 
     // a chain, and a reader at its end
     acc_new_graph(&a);
-    one                       = acc_scan(&a, a.state, "one");
-    two                       = acc_scan(&a, after(&a, one), "two");
-    three                     = acc_scan(&a, after(&a, two), "three");
+    one = acc_scan(&a, a.state, "one");
+    two = acc_scan(&a, after(&a, one), "two");
+    three = acc_scan(&a, after(&a, two), "three");
     struct ggml_tensor * read = ggml_scale(a.ctx_g, after(&a, three), 0.5f);
     ggml_set_output(read);
     acc_expand(&a, read);
@@ -472,8 +472,8 @@ static void test_two_scans(
 
     // a reader in the middle of a chain could see this state or the next
     acc_new_graph(&a);
-    one  = acc_scan(&a, a.state, "one");
-    two  = acc_scan(&a, after(&a, one), "two");
+    one = acc_scan(&a, a.state, "one");
+    two = acc_scan(&a, after(&a, one), "two");
     read = ggml_cont(a.ctx_g, after(&a, one));
     ggml_set_name(read, "reader");
     acc_expand(&a, read);
@@ -482,8 +482,8 @@ static void test_two_scans(
 
     // a plain read after one scan and before the end of the other
     acc_new_graph(&a);
-    one  = acc_scan(&a, a.state, "one");
-    two  = acc_scan(&a, slots(&a, after(&a, one), 0, 2), "two");
+    one = acc_scan(&a, a.state, "one");
+    two = acc_scan(&a, slots(&a, after(&a, one), 0, 2), "two");
     read = ggml_cont(a.ctx_g, slots(&a, a.state, 3, 1));
     ggml_set_name(read, "reader");
     acc_expand(&a, two);
@@ -531,16 +531,16 @@ static void test_two_scans(
     }
 
     acc_new_graph(&a);
-    one   = acc_scan(&a, a.state, "one");
-    two   = acc_scan(&a, slots(&a, after(&a, one), 0, 2), "two");
+    one = acc_scan(&a, a.state, "one");
+    two = acc_scan(&a, slots(&a, after(&a, one), 0, 2), "two");
     three = acc_scan(&a, slots(&a, after(&a, one), 2, 2), "three");
     acc_expand(&a, two);
     acc_expand(&a, three);
     must_accept(t, &a, sched, "two scans on separate slots after a third");
 
     acc_new_graph(&a);
-    one   = acc_scan(&a, slots(&a, a.state, 0, 2), "one");
-    two   = acc_scan(&a, slots(&a, a.state, 2, 2), "two");
+    one = acc_scan(&a, slots(&a, a.state, 0, 2), "one");
+    two = acc_scan(&a, slots(&a, a.state, 2, 2), "two");
     three = acc_scan(&a,
             ggml_view_2d(a.ctx_g, after(&a, one), ACC_SIZE, ACC_SLOTS, a.state->nb[1], 0), "three");
     acc_expand(&a, two);

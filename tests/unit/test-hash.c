@@ -42,7 +42,7 @@ static void check_sha256(struct test * t) {
     sha256_begin(&s);
     for (size_t left = 1000000; left > 0;) {
         size_t n = (size_t) test_below(&rng, (int64_t) sizeof(piece) + 1);
-        n        = n < left ? n : left;
+        n = n < left ? n : left;
         sha256_add(&s, piece, n);
         left -= n;
     }
@@ -70,7 +70,7 @@ static void check_fnv(struct test * t) {
         { "foobar", UINT64_C(0x85944171f73967e8) },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
-        const size_t   size  = strlen(cases[i].text);
+        const size_t   size = strlen(cases[i].text);
         const uint64_t whole = hash_add(HASH_START, cases[i].text, size);
         const uint64_t parts = hash_add(hash_add(HASH_START, cases[i].text, size / 2),
                 cases[i].text + size / 2, size - size / 2);

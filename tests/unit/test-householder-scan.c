@@ -35,8 +35,8 @@ static struct test_scan make(
     struct ggml_householder_scan_args * args = &s.householder;
     args->state = test_tensor(a, GGML_TYPE_F32, p->state_gaps ? TEST_GAPS : TEST_DENSE, "state",
             (int64_t) p->d_k * p->d_v * p->H, test_batch_slots(&p->batch), 1, 1);
-    args->ids   = test_batch_ids(a, &p->batch);
-    args->q     = test_tensor(
+    args->ids = test_batch_ids(a, &p->batch);
+    args->q = test_tensor(
             a, GGML_TYPE_F32, p->layout, "q", p->d_k, test_divisor(p->H, p->heads), 1, T);
     args->k = test_tensor(
             a, GGML_TYPE_F32, p->layout, "k", p->d_k, test_divisor(p->H, p->heads + 1), p->n_h, T);
@@ -113,37 +113,37 @@ static const int other[] = { 24, 8, 64, 16, 192, 96, 256, 128 }; // d_v ≠ d_k
 
 static void test_modes(struct test * t) {
     struct test_limits lim = {
-        .step  = { .what = "step and reference, T <= 256", .limit = 1e-12 },
+        .step = { .what = "step and reference, T <= 256", .limit = 1e-12 },
         .chunk = { .what = "chunk and auto, independent keys", .limit = 1e-10 },
     };
-    struct test_rng rng    = { 1 };
+    struct test_rng rng = { 1 };
     const int       all[3] = { 1, 2, 5 };
-    int             n      = 0;
+    int             n = 0;
 
     for (int mode = 0; mode < 6; ++mode) {
         for (int size = 0; size < 8; ++size) {
-            const bool rw  = mode >= 3;
+            const bool rw = mode >= 3;
             const bool big = sizes[size] >= 96;
             for (int n_h = 1; n_h <= (rw ? 1 : 4); ++n_h, ++n) {
                 struct problem p = {
-                    .d_k        = sizes[size],
-                    .d_v        = n_h == 4   ? sizes[size]
-                                  : n_h == 2 ? other[(size + 3) % 8]
-                                             : other[size],
-                    .H          = big          ? 2
-                                  : n % 2 == 0 ? 4
-                                               : 6,
-                    .n_h        = n_h,
-                    .gate       = mode % 3,
-                    .rw         = rw,
-                    .beta_lo    = n % 3 == 0 ? 2.0 : 0.0,
-                    .beta_hi    = 2.0,
-                    .gate_lo    = rw ? 0.55 : 0.8,
-                    .gate_hi    = 1.0,
-                    .heads      = n,
-                    .layout     = n % TEST_REVERSED, // all layouts with contiguous rows
+                    .d_k = sizes[size],
+                    .d_v = n_h == 4   ? sizes[size]
+                           : n_h == 2 ? other[(size + 3) % 8]
+                                      : other[size],
+                    .H = big          ? 2
+                         : n % 2 == 0 ? 4
+                                      : 6,
+                    .n_h = n_h,
+                    .gate = mode % 3,
+                    .rw = rw,
+                    .beta_lo = n % 3 == 0 ? 2.0 : 0.0,
+                    .beta_hi = 2.0,
+                    .gate_lo = rw ? 0.55 : 0.8,
+                    .gate_hi = 1.0,
+                    .heads = n,
+                    .layout = n % TEST_REVERSED, // all layouts with contiguous rows
                     .state_gaps = n % 4 == 3,
-                    .batch      = { .n_seqs = 1 + n % 3, .n_snap = n % 4, .turn = n },
+                    .batch = { .n_seqs = 1 + n % 3, .n_snap = n % 4, .turn = n },
                 };
                 // one sequence of up to 256 factors; one with fewer tokens than snapshots, or a few
                 // more; one with a single token or none
@@ -168,30 +168,30 @@ static void test_modes(struct test * t) {
 static void test_odd_sizes(struct test * t) {
     static const int   d_k[] = { 1, 2, 3, 5, 7, 9, 13, 27 };
     static const int   d_v[] = { 5, 1, 19, 8, 33, 3, 6, 40 };
-    struct test_limits lim   = {
-          .step  = { .what = "step and reference, odd sizes", .limit = 1e-12 },
-          .chunk = { .what = "chunk and auto, odd sizes", .limit = 1e-10 },
+    struct test_limits lim = {
+        .step = { .what = "step and reference, odd sizes", .limit = 1e-12 },
+        .chunk = { .what = "chunk and auto, odd sizes", .limit = 1e-10 },
     };
     struct test_rng rng = { 9 };
-    int             n   = 0;
+    int             n = 0;
 
     for (int mode = 0; mode < 6; ++mode) {
         for (int size = 0; size < 8; ++size) {
             for (int one = 0; one < 2; ++one, ++n) {
                 const bool     rw = mode >= 3;
-                struct problem p  = {
-                     .d_k     = d_k[size],
-                     .d_v     = d_v[size],
-                     .H       = 2,
-                     .n_h     = rw ? 1 : 1 + n % 3,
-                     .gate    = mode % 3,
-                     .rw      = rw,
-                     .beta_lo = 0.0,
-                     .beta_hi = 2.0,
-                     .gate_lo = 0.8,
-                     .gate_hi = 1.0,
-                     .heads   = n,
-                     .batch   = { .n_seqs = 3, .turn = n, .len = { one ? 1 : 11, 1, 1 } },
+                struct problem p = {
+                    .d_k = d_k[size],
+                    .d_v = d_v[size],
+                    .H = 2,
+                    .n_h = rw ? 1 : 1 + n % 3,
+                    .gate = mode % 3,
+                    .rw = rw,
+                    .beta_lo = 0.0,
+                    .beta_hi = 2.0,
+                    .gate_lo = 0.8,
+                    .gate_hi = 1.0,
+                    .heads = n,
+                    .batch = { .n_seqs = 3, .turn = n, .len = { one ? 1 : 11, 1, 1 } },
                 };
                 run(t, &p, &lim, (const int[]) { 1, 2 }, 2, &rng);
             }
@@ -234,21 +234,21 @@ static void test_lengths(struct test * t) {
         snprintf(chunk, sizeof(chunk), "chunk, beta %g..2, mean of keys %g", cases[i].beta_lo,
                 cases[i].mean);
         struct problem p = {
-            .d_k     = cases[i].d_k,
-            .d_v     = cases[i].d_v,
-            .H       = 2,
-            .n_h     = cases[i].n_h,
-            .gate    = cases[i].gate,
-            .mean    = cases[i].mean,
+            .d_k = cases[i].d_k,
+            .d_v = cases[i].d_v,
+            .H = 2,
+            .n_h = cases[i].n_h,
+            .gate = cases[i].gate,
+            .mean = cases[i].mean,
             .beta_lo = cases[i].beta_lo,
             .beta_hi = 2.0,
             .gate_lo = 0.97,
             .gate_hi = 1.0,
-            .heads   = 1,
-            .batch   = { .n_seqs = 1, .len = { cases[i].T }, .turn = 2 },
+            .heads = 1,
+            .batch = { .n_seqs = 1, .len = { cases[i].T }, .turn = 2 },
         };
         struct test_limits lim = {
-            .step  = { .what = step, .limit = cases[i].step },
+            .step = { .what = step, .limit = cases[i].step },
             .chunk = { .what = chunk, .limit = cases[i].chunk },
         };
         run(t, &p, &lim, (const int[]) { 2 }, 1, &rng);
@@ -258,27 +258,27 @@ static void test_lengths(struct test * t) {
 
 static void test_cuts(struct test * t) {
     struct test_limits lim = {
-        .step  = { .what = "cut into calls, step and reference", .limit = 1e-11 },
+        .step = { .what = "cut into calls, step and reference", .limit = 1e-11 },
         .chunk = { .what = "cut into calls, chunk and auto", .limit = 1e-10 },
     };
-    struct test_rng rng     = { 3 };
+    struct test_rng rng = { 3 };
     int64_t         n_calls = 0;
     for (int c = 0; c < 14; ++c) {
         const bool rw = c >= 11;
 
         struct problem p = {
-            .d_k     = sizes[c % 6],
-            .d_v     = sizes[(c + 2) % 6],
-            .H       = 2,
-            .n_h     = rw ? 1 : 1 + c % 4,
-            .gate    = c % 3,
-            .rw      = rw,
+            .d_k = sizes[c % 6],
+            .d_v = sizes[(c + 2) % 6],
+            .H = 2,
+            .n_h = rw ? 1 : 1 + c % 4,
+            .gate = c % 3,
+            .rw = rw,
             .beta_hi = 2.0,
             .gate_lo = 0.8,
             .gate_hi = 1.0,
-            .heads   = c,
-            .layout  = c % TEST_REVERSED,
-            .batch   = { .n_seqs = 3, .len = { 280, 9, 37 }, .turn = c },
+            .heads = c,
+            .layout = c % TEST_REVERSED,
+            .batch = { .n_seqs = 3, .len = { 280, 9, 37 }, .turn = c },
         };
         static const int64_t most[3] = { 20, 1, 90 };
         struct test_arena    a;
@@ -301,17 +301,17 @@ static void test_snapshots(struct test * t) {
         static const int64_t lengths[5] = { 1, 3, 64, 130, 258 };
 
         struct problem p = {
-            .d_k     = sizes[c % 5],
-            .d_v     = sizes[(c + 1) % 5],
-            .H       = 2,
-            .n_h     = 1 + c % 3,
-            .gate    = c % 3,
+            .d_k = sizes[c % 5],
+            .d_v = sizes[(c + 1) % 5],
+            .H = 2,
+            .n_h = 1 + c % 3,
+            .gate = c % 3,
             .beta_hi = 2.0,
             .gate_lo = 0.8,
             .gate_hi = 1.0,
-            .heads   = c,
-            .rw      = c % 4 == 2,
-            .batch   = { .n_seqs = 1, .len = { lengths[c % 5] }, .n_snap = 5, .turn = c },
+            .heads = c,
+            .rw = c % 4 == 2,
+            .batch = { .n_seqs = 1, .len = { lengths[c % 5] }, .n_snap = 5, .turn = c },
         };
         p.n_h = p.rw ? 1 : p.n_h;
         struct test_arena a;
@@ -327,19 +327,19 @@ static void test_snapshots(struct test * t) {
 
 static void test_out_of_range(struct test * t) {
     struct test_rng rng = { 5 };
-    int             n   = 0;
+    int             n = 0;
     for (int c = 0; c < 2; ++c) {
         struct problem p = {
-            .d_k     = 16,
-            .d_v     = 24,
-            .H       = 2,
-            .n_h     = c == 0 ? 2 : 1,
-            .gate    = GATE_HEAD,
-            .rw      = c == 1,
+            .d_k = 16,
+            .d_v = 24,
+            .H = 2,
+            .n_h = c == 0 ? 2 : 1,
+            .gate = GATE_HEAD,
+            .rw = c == 1,
             .beta_hi = 2.0,
             .gate_lo = 0.8,
             .gate_hi = 1.0,
-            .batch   = { .n_seqs = 3, .len = { 70, 12, 9 }, .n_snap = 1, .turn = c },
+            .batch = { .n_seqs = 3, .len = { 70, 12, 9 }, .n_snap = 1, .turn = c },
         };
         struct test_arena a;
         test_arena_init(&a);
@@ -358,26 +358,26 @@ static void test_nan(struct test * t) {
     struct test_rng rng = { 6 };
 
     struct problem p = {
-        .d_k     = 24,
-        .d_v     = 40,
-        .H       = 2,
-        .n_h     = 2,
-        .gate    = GATE_HEAD,
+        .d_k = 24,
+        .d_v = 40,
+        .H = 2,
+        .n_h = 2,
+        .gate = GATE_HEAD,
         .beta_hi = 2.0,
         .gate_lo = 0.8,
         .gate_hi = 1.0,
-        .heads   = 3,
-        .batch   = { .n_seqs = 2, .len = { 100, 80 } },
+        .heads = 3,
+        .batch = { .n_seqs = 2, .len = { 100, 80 } },
     };
     struct test_arena a;
     test_arena_init(&a);
-    struct test_scan                    s      = make(&a, &p, &rng);
-    struct ggml_householder_scan_args * args   = &s.householder;
+    struct test_scan                    s = make(&a, &p, &rng);
+    struct ggml_householder_scan_args * args = &s.householder;
     float *                             before = test_copy(args->state);
-    const int64_t                       first  = ((int32_t *) args->ids->data)[GGML_SCAN_FIRST];
-    const int64_t                       token  = first + 70;
+    const int64_t                       first = ((int32_t *) args->ids->data)[GGML_SCAN_FIRST];
+    const int64_t                       token = first + 70;
     const int64_t                       column = 17;
-    const float                         value  = test_get(args->v, column, 0, 1, token);
+    const float                         value = test_get(args->v, column, 0, 1, token);
 
     for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; ++path) {
         test_restore(args->state, before);
@@ -411,12 +411,12 @@ static void test_nan(struct test * t) {
     test_arena_free(&a);
 
     struct test_limits lim = {
-        .step  = { .what = "beta 2.2..2.5, step and reference", .limit = 1e-12 },
+        .step = { .what = "beta 2.2..2.5, step and reference", .limit = 1e-12 },
         .chunk = { .what = "beta 2.2..2.5, chunk and auto", .limit = 1e-10 },
     };
     p.beta_lo = 2.2;
     p.beta_hi = 2.5;
-    p.batch   = (struct test_batch) { .n_seqs = 1, .len = { 30 } };
+    p.batch = (struct test_batch) { .n_seqs = 1, .len = { 30 } };
     run(t, &p, &lim, (const int[]) { 1 }, 1, &rng);
     printf("householder, NaN: with step and reference it stays in its column, from its token on;\n"
            "  it never reaches another sequence; beta above 2 is not clamped\n");
@@ -426,36 +426,36 @@ static void test_nan(struct test * t) {
 // q, k, v, beta and gate as views of one fused projection, a matrix with one row per token
 static void test_fused(struct test * t) {
     struct test_limits lim = {
-        .step  = { .what = "views of one projection, step and reference", .limit = 1e-12 },
+        .step = { .what = "views of one projection, step and reference", .limit = 1e-12 },
         .chunk = { .what = "views of one projection, chunk and auto", .limit = 1e-10 },
     };
     struct test_rng   rng = { 8 };
     const int64_t     d_k = 24, d_v = 40, H = 2, n_h = 3, T = 90;
     const int64_t     width = d_k * H + n_h * H * (d_k + d_v + 1) + H;
-    const size_t      f     = sizeof(float);
+    const size_t      f = sizeof(float);
     struct test_arena a;
     test_arena_init(&a);
     struct ggml_tensor * row = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "row", width, T, 1, 1);
     test_fill_normal(row, &rng, 0.15);
 
     struct test_scan s = {
-        .op    = TEST_HOUSEHOLDER,
+        .op = TEST_HOUSEHOLDER,
         .batch = { .n_seqs = 2, .len = { 71, 19 }, .turn = 1 },
-        .text  = "fused",
+        .text = "fused",
     };
 
     s.householder = (struct ggml_householder_scan_args) {
         .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", d_k * d_v * H,
                 test_batch_slots(&s.batch), 1, 1),
-        .ids   = test_batch_ids(&a, &s.batch),
-        .q     = ggml_view_4d(a.ctx, row, d_k, H, 1, T, d_k * f, d_k * H * f, width * f, 0),
+        .ids = test_batch_ids(&a, &s.batch),
+        .q = ggml_view_4d(a.ctx, row, d_k, H, 1, T, d_k * f, d_k * H * f, width * f, 0),
         .k = ggml_view_4d(a.ctx, row, d_k, H, n_h, T, d_k * f, d_k * H * f, width * f, d_k * H * f),
         .v = ggml_view_4d(a.ctx, row, d_v, H, n_h, T, d_v * f, d_v * H * f, width * f,
                 (d_k * H + n_h * H * d_k) * f),
-        .beta  = ggml_view_4d(a.ctx, row, 1, H, n_h, T, f, H * f, width * f,
-                 (d_k * H + n_h * H * (d_k + d_v)) * f),
-        .gate  = ggml_view_4d(a.ctx, row, 1, H, 1, T, f, H * f, width * f,
-                 (d_k * H + n_h * H * (d_k + d_v + 1)) * f),
+        .beta = ggml_view_4d(a.ctx, row, 1, H, n_h, T, f, H * f, width * f,
+                (d_k * H + n_h * H * (d_k + d_v)) * f),
+        .gate = ggml_view_4d(a.ctx, row, 1, H, 1, T, f, H * f, width * f,
+                (d_k * H + n_h * H * (d_k + d_v + 1)) * f),
         .scale = 0.25f,
     };
     test_fill_normal(s.householder.state, &rng, 1.0);

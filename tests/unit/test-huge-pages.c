@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 enum {
-    BLOCKS   = 5, // of HUGE_PAGE bytes
+    BLOCKS = 5, // of HUGE_PAGE bytes
     N_TOKENS = 4,
-    N_VOCAB  = 256,
+    N_VOCAB = 256,
 };
 
 // Kilobytes of huge pages between two addresses, or -1 if the system does not tell.
@@ -71,7 +71,7 @@ static void check_replace(struct test * t) {
     }
     FILE * f = fopen(path, "wb");
     test_check(t, f != NULL && fwrite(want, 1, size, f) == size && fclose(f) == 0, "cannot write");
-    const int fd   = open(path, O_RDONLY);
+    const int fd = open(path, O_RDONLY);
     char *    data = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
     close(fd);
     unlink(path);
@@ -99,18 +99,18 @@ static void check_replace(struct test * t) {
 
 // Logits of a few tokens; NULL after a failed check. Prints the huge pages of the file.
 static float * logits_of(struct test * t, const char * path, bool no_huge_pages) {
-    struct lrnn_error              err    = { LRNN_ERROR_NONE, "" };
+    struct lrnn_error              err = { LRNN_ERROR_NONE, "" };
     const struct lrnn_model_params params = { .no_huge_pages = no_huge_pages };
-    struct lrnn_model *            model  = lrnn_model_load(path, &params, &err);
+    struct lrnn_model *            model = lrnn_model_load(path, &params, &err);
     struct lrnn_session *   session = model != NULL ? lrnn_session_new(model, NULL, &err) : NULL;
     const int32_t           tokens[N_TOKENS] = { 84, 104, 101, 32 };
-    const struct lrnn_input input  = { .tokens = tokens, .n_tokens = N_TOKENS, .n_logits = 1 };
+    const struct lrnn_input input = { .tokens = tokens, .n_tokens = N_TOKENS, .n_logits = 1 };
     float *                 logits = NULL;
     if (test_check(t, session != NULL && lrnn_eval(session, &input, 1, &err), "%s: %s", path,
                 err.text)) {
         size_t       size;
         const char * bytes = model_file_bytes(model->file, &size);
-        const long   kb    = huge_kb(bytes, bytes + size);
+        const long   kb = huge_kb(bytes, bytes + size);
         printf("  %s: %ld kB in huge pages\n", no_huge_pages ? "mapped" : "copied", kb);
         test_check(t, !no_huge_pages || kb <= 0, "%ld kB are in huge pages; expected none", kb);
         logits = malloc(N_VOCAB * sizeof(float));
@@ -123,9 +123,9 @@ static float * logits_of(struct test * t, const char * path, bool no_huge_pages)
 
 // A model of several blocks, once in huge pages and once in the file.
 static void check_model(struct test * t) {
-    const char *                 out    = "test-huge-pages.gguf";
-    struct lrnn_error            err    = { LRNN_ERROR_NONE, "" };
-    struct quantize_plan         plan   = { 0 };
+    const char *                 out = "test-huge-pages.gguf";
+    struct lrnn_error            err = { LRNN_ERROR_NONE, "" };
+    struct quantize_plan         plan = { 0 };
     const struct quantize_params params = { .type = GGML_TYPE_F32, .allow_requantize = true };
     struct model_file * file = model_file_open(LRNN_MODELS "/text-deltaproduct2-neg.gguf", &err);
     if (test_check(t,

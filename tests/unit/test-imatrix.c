@@ -22,22 +22,22 @@ static bool collect(const struct golden * g, struct lrnn_model * model, int64_t 
     static const char path[] = "test-imatrix.gguf";
 
     struct lrnn_imatrix *            collected = lrnn_imatrix_new(model, NULL);
-    const struct lrnn_session_params params    = {
-           .n_threads   = 1,
-           .trace_kinds = LRNN_TRACE_MATRICES,
-           .trace       = lrnn_imatrix_collect,
-           .trace_user  = collected,
+    const struct lrnn_session_params params = {
+        .n_threads = 1,
+        .trace_kinds = LRNN_TRACE_MATRICES,
+        .trace = lrnn_imatrix_collect,
+        .trace_user = collected,
     };
-    struct lrnn_session * s  = lrnn_session_new(model, &params, err);
+    struct lrnn_session * s = lrnn_session_new(model, &params, err);
     bool                  ok = s != NULL;
     for (int64_t at = 0; at < g->n_tokens && ok; at += cut) {
-        const int64_t           n  = cut < g->n_tokens - at ? cut : g->n_tokens - at;
+        const int64_t           n = cut < g->n_tokens - at ? cut : g->n_tokens - at;
         const struct lrnn_input in = { .tokens = g->tokens + at, .n_tokens = n, .n_logits = n };
-        ok                         = lrnn_eval(s, &in, 1, err);
+        ok = lrnn_eval(s, &in, 1, err);
     }
     lrnn_session_free(s);
     *im = (struct imatrix) { 0 };
-    ok  = ok && lrnn_imatrix_save(collected, path, "golden", 1, g->n_tokens, err) &&
+    ok = ok && lrnn_imatrix_save(collected, path, "golden", 1, g->n_tokens, err) &&
          imatrix_read(im, path, err);
     lrnn_imatrix_free(collected);
     remove(path);
@@ -54,7 +54,7 @@ static void sums_from_file(const struct golden * g, const float * embd, const fl
         double eps, int64_t n, double * sums) {
     memset(sums, 0, (size_t) n * sizeof(*sums));
     for (int64_t i = 0; i < g->n_tokens; ++i) {
-        const float * e     = embd + g->tokens[i] * n;
+        const float * e = embd + g->tokens[i] * n;
         double        mean2 = 0.0;
         for (int64_t j = 0; j < n; ++j) {
             mean2 += (double) e[j] * (double) e[j] / (double) n;
@@ -69,11 +69,11 @@ static void sums_from_file(const struct golden * g, const float * embd, const fl
 // Weights by hand: Σ x² / count, at least a millionth of the mean, so that no column is ignored. A
 // file with a negative sum is refused.
 static void check_weights(struct test * t) {
-    static const char  path[]   = "test-imatrix-weights.gguf";
+    static const char  path[] = "test-imatrix-weights.gguf";
     static const float x[2 * 4] = { 1.0f, 0.0f, 2.0f, 3.0f, 1.0f, 0.0f, 0.0f, 1.0f };
-    struct imatrix     m        = { 0 }, again;
-    float              w[4]     = { 0.0f };
-    struct lrnn_error  err      = { LRNN_ERROR_NONE, "" };
+    struct imatrix     m = { 0 }, again;
+    float              w[4] = { 0.0f };
+    struct lrnn_error  err = { LRNN_ERROR_NONE, "" };
     if (!test_check(t, imatrix_add(&m, "a.weight", 4, 2, 1, x, 2, &err), "%s", err.text)) {
         return;
     }
@@ -101,15 +101,15 @@ int main(void) {
     struct golden_list list;
     struct test_worst  hand = { .what = "Σ x² of the first product, from the file", .limit = 1e-6 };
     struct test_worst  cuts = { .what = "Σ x² for calls of 36 and of 5 tokens", .limit = 2e-5 };
-    struct lrnn_error  err  = { LRNN_ERROR_NONE, "" };
+    struct lrnn_error  err = { LRNN_ERROR_NONE, "" };
     int                n_from_file = 0, n_weights = 0, n_matrices = 0;
 
     if (!test_check(&t, golden_list_load(&list, &err), "%s", err.text)) {
         return test_end(&t, "test-imatrix");
     }
     for (int i = 0; i < list.n; ++i) {
-        const struct golden * g     = &list.models[i];
-        struct model_file *   file  = model_file_open(g->path, &err);
+        const struct golden * g = &list.models[i];
+        struct model_file *   file = model_file_open(g->path, &err);
         struct lrnn_model *   model = lrnn_model_load(g->path, NULL, &err);
         struct imatrix        im, again;
         test_check(&t,
@@ -120,7 +120,7 @@ int main(void) {
         // the unused tensors of llama.cpp in layer 0 of RWKV-7.
         int64_t n_expected = 0;
         for (size_t j = 0; j < model_file_n_tensors(file); ++j) {
-            const struct model_tensor * w      = model_file_tensor(file, j);
+            const struct model_tensor * w = model_file_tensor(file, j);
             const bool                  lookup = strcmp(w->name, "token_embd.weight") == 0 &&
                                 tensor_of(file, "output.weight") != NULL;
             const bool unread = strncmp(w->name, "blk.0.time_mix_v", 16) == 0 &&
@@ -158,7 +158,7 @@ int main(void) {
 
         const float * embd = tensor_of(file, "token_embd.weight");
         const float * norm = tensor_of(file, "blk.0.attn_norm.weight");
-        double        eps  = 0.0;
+        double        eps = 0.0;
         const bool    rms =
                 tensor_of(file, "blk.0.attn_norm.bias") == NULL && norm != NULL &&
                 model_file_float(file, "lrnn.norm_epsilon", 0.0, 1.0, &eps, &err) == KEY_OK;

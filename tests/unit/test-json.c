@@ -21,8 +21,8 @@ static enum json_kind read_copy(const char * text, size_t size, const char * pat
     }
     memcpy(copy, text, size);
     const enum json_kind kind = json_read(copy, size, paths, 1, value, error);
-    decoded->n                = 0;
-    *n_lone                   = 0;
+    decoded->n = 0;
+    *n_lone = 0;
     if (kind != JSON_MISSING && value->kind == JSON_STRING &&
             !json_read_string(*value, decoded, n_lone)) {
         abort();
@@ -206,7 +206,7 @@ static void test_grammar(struct test * t) {
     // every byte after a backslash
     for (int c = 0; c < 256; ++c) {
         const char text[] = { '"', '\\', (char) c, '"' };
-        const bool ok     = c != 0 && strchr("\"\\/bfnrt", c) != NULL;
+        const bool ok = c != 0 && strchr("\"\\/bfnrt", c) != NULL;
         test_check(t, (json_read(text, 4, NULL, 0, NULL, &error) != JSON_MISSING) == ok,
                 "backslash and byte %d: %s", c, ok ? "refused" : "accepted");
     }
@@ -216,8 +216,8 @@ static void test_grammar(struct test * t) {
             char text[18];
             memset(text, 'x', sizeof(text));
             text[0] = text[17] = '"';
-            text[1 + at]       = (char) c;
-            const bool ok      = c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
+            text[1 + at] = (char) c;
+            const bool ok = c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
             const bool is = json_read(text, sizeof(text), NULL, 0, NULL, &error) != JSON_MISSING;
             // a backslash before an x is no escape; at the end it takes the quote away: refused
             // either way
@@ -228,7 +228,7 @@ static void test_grammar(struct test * t) {
     for (int depth = JSON_MAX_DEPTH - 1; depth <= JSON_MAX_DEPTH + 1; ++depth) {
         char text[2 * JSON_MAX_DEPTH + 8];
         for (int i = 0; i < depth; ++i) {
-            text[i]         = '[';
+            text[i] = '[';
             text[depth + i] = ']';
         }
         const enum json_kind kind = json_read(text, (size_t) (2 * depth), NULL, 0, NULL, &error);
@@ -296,7 +296,7 @@ static void test_paths(struct test * t) {
         struct json_value v;
         struct json_error error;
         int64_t           n_lone = 0;
-        decoded.n                = 0;
+        decoded.n = 0;
         test_check(t, json_path_parse(PATHS[i].path, strlen(PATHS[i].path), &path),
                 "path %s refused", PATHS[i].path);
         const bool is_json = json_read(PATHS[i].text, size, &path, 1, &v, &error) != JSON_MISSING;
@@ -310,8 +310,8 @@ static void test_paths(struct test * t) {
         if (is_string && !json_read_string(v, &decoded, &n_lone)) {
             abort();
         }
-        const char * value  = is_string ? decoded.data : v.data;
-        const size_t n      = is_string ? decoded.n : v.size;
+        const char * value = is_string ? decoded.data : v.data;
+        const size_t n = is_string ? decoded.n : v.size;
         const size_t wanted = PATHS[i].size > 0 ? PATHS[i].size : strlen(PATHS[i].value);
         test_check(t, n == wanted && memcmp(value, PATHS[i].value, n) == 0,
                 "%s at %s: '%.*s', expected '%s'", PATHS[i].text, PATHS[i].path, (int) n, value,
@@ -352,12 +352,12 @@ static void test_paths(struct test * t) {
 }
 
 static void test_arrays(struct test * t) {
-    static const char * const items[]  = { "1", "\"a,]\"", "[2, 3]", "{\"b\": []}", "null" };
+    static const char * const items[] = { "1", "\"a,]\"", "[2, 3]", "{\"b\": []}", "null" };
     static const char * const arrays[] = { "[]", " [ ] ", "[1,\"a,]\",[2, 3],{\"b\": []},null]",
         "[ 1 , \"a,]\" ,[2, 3],\n{\"b\": []}\t,null ]" };
     for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); ++i) {
         const size_t      n_items = i < 2 ? 0 : sizeof(items) / sizeof(items[0]);
-        struct json_value array   = { JSON_ARRAY, strchr(arrays[i], '['), 0 };
+        struct json_value array = { JSON_ARRAY, strchr(arrays[i], '['), 0 };
         struct json_value item;
         array.size = (size_t) (strrchr(arrays[i], ']') + 1 - array.data);
         for (size_t k = 0; k < n_items; ++k) {
@@ -376,7 +376,7 @@ static void test_arrays(struct test * t) {
 static void describe(
         struct json_value v, const struct buffer * decoded, char * out, size_t out_size) {
     static const char letters[] = { '-', 'o', 'a', 's', 'n', 't', 'f', 'z' };
-    size_t            n         = (size_t) snprintf(out, out_size, "%c", letters[v.kind]);
+    size_t            n = (size_t) snprintf(out, out_size, "%c", letters[v.kind]);
     for (size_t i = 0; v.kind == JSON_STRING && i < decoded->n && n + 3 < out_size; ++i) {
         n += (size_t) snprintf(out + n, out_size - n, "%02x", (uint8_t) decoded->data[i]);
     }
@@ -388,8 +388,8 @@ static void test_random(struct test * t) {
     if (file == NULL) {
         return;
     }
-    char *        text          = NULL;
-    char *        told          = NULL;
+    char *        text = NULL;
+    char *        told = NULL;
     size_t        text_capacity = 0, told_capacity = 0;
     struct buffer decoded = { 0 };
     int           n = 0, n_refused = 0;
@@ -468,7 +468,7 @@ static void test_nesting(struct test * t) {
     char *             written = NULL;
     size_t             n;
     FILE *             out = open_memstream(&written, &n);
-    struct json_writer w   = { .out = out };
+    struct json_writer w = { .out = out };
 
     json_object(&w, NULL);
     json_array(&w, "a");

@@ -37,29 +37,29 @@ static struct kl by_definition(const float * p, const float * q, int64_t n, int3
         kl += pv * logl(pv / qv);
     }
     return (struct kl) {
-        .kl       = (double) kl,
-        .nll_p    = (double) -logl(expl((long double) p[target]) / zp),
-        .nll_q    = (double) -logl(expl((long double) q[target]) / zq),
+        .kl = (double) kl,
+        .nll_p = (double) -logl(expl((long double) p[target]) / zp),
+        .nll_q = (double) -logl(expl((long double) q[target]) / zq),
         .same_top = top_p == top_q,
     };
 }
 
 static void test_position(struct test * t) {
-    struct test_rng   rng   = { 3 };
+    struct test_rng   rng = { 3 };
     struct test_worst worst = { .what = "one position against the definition", .limit = 1e-12 };
     float             p[300], q[300];
 
     for (int i = 0; i < 200; ++i) {
-        const int64_t n      = 2 + test_below(&rng, 299);
+        const int64_t n = 2 + test_below(&rng, 299);
         const double  spread = pow(10.0, test_uniform(&rng, -2.0, 1.3));
-        const double  away   = pow(10.0, test_uniform(&rng, -6.0, 0.0));
+        const double  away = pow(10.0, test_uniform(&rng, -6.0, 0.0));
         for (int64_t v = 0; v < n; ++v) {
             p[v] = (float) (spread * test_normal(&rng));
             q[v] = p[v] + (float) (away * test_normal(&rng));
         }
         const int32_t   target = (int32_t) test_below(&rng, n);
-        const struct kl d      = kl_of(p, q, n, target);
-        const struct kl e      = by_definition(p, q, n, target);
+        const struct kl d = kl_of(p, q, n, target);
+        const struct kl e = by_definition(p, q, n, target);
         test_bound(t, &worst, fabs(d.kl - e.kl) + fabs(d.nll_p - e.nll_p) + fabs(d.nll_q - e.nll_q),
                 "random logits");
         test_check(t, d.same_top == e.same_top && d.kl > -1e-15,
@@ -92,18 +92,18 @@ enum { CALL = 7 }; // tokens of a call
 static struct lrnn_session * open_session(
         struct test * t, const char * path, struct lrnn_model ** model) {
     const struct lrnn_session_params params = { .n_threads = 1 };
-    struct lrnn_error                err    = { LRNN_ERROR_NONE, "" };
-    *model                                  = lrnn_model_load(path, NULL, &err);
+    struct lrnn_error                err = { LRNN_ERROR_NONE, "" };
+    *model = lrnn_model_load(path, NULL, &err);
     struct lrnn_session * s = *model != NULL ? lrnn_session_new(*model, &params, &err) : NULL;
     test_check(t, s != NULL, "%s", err.text);
     return s;
 }
 
 static bool quantize(const char * path, enum ggml_type type) {
-    struct lrnn_error      err    = { LRNN_ERROR_NONE, "" };
-    struct quantize_plan   plan   = { 0 };
+    struct lrnn_error      err = { LRNN_ERROR_NONE, "" };
+    struct quantize_plan   plan = { 0 };
     struct quantize_params params = { .type = type, .n_threads = 1 };
-    struct model_file *    file   = model_file_open(path, &err);
+    struct model_file *    file = model_file_open(path, &err);
     const bool             ok = file != NULL && quantize_plan_make(&plan, file, &params, &err) &&
                     quantize_run(&plan, file, &params, QUANTIZED, NULL, NULL, &err);
     quantize_plan_free(&plan);
@@ -115,12 +115,12 @@ static bool quantize(const char * path, enum ggml_type type) {
 // side: activations are rounded to 8 bits, and the last bits of a sum, which depend on the shape of
 // calls, can decide how.
 static float * logits_alone(struct test * t, struct lrnn_session * s, const struct golden * g) {
-    const int64_t     n_all  = g->n_tokens - 1;
+    const int64_t     n_all = g->n_tokens - 1;
     float *           logits = malloc((size_t) (n_all * g->n_vocab) * sizeof(float));
-    struct lrnn_error err    = { LRNN_ERROR_NONE, "" };
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     test_check(t, lrnn_seq_reset(s, 0, &err), "%s", err.text);
     for (int64_t at = 0; at < n_all; at += CALL) {
-        const int64_t           n     = CALL < n_all - at ? CALL : n_all - at;
+        const int64_t           n = CALL < n_all - at ? CALL : n_all - at;
         const struct lrnn_input input = {
             .seq = 0, .tokens = g->tokens + at, .n_tokens = n, .n_logits = n
         };
@@ -135,8 +135,8 @@ static float * logits_alone(struct test * t, struct lrnn_session * s, const stru
 
 static void test_models(struct test * t) {
     struct golden_list list;
-    struct test_worst  worst  = { .what = "models side by side against each alone", .limit = 1e-7 };
-    struct lrnn_error  err    = { LRNN_ERROR_NONE, "" };
+    struct test_worst  worst = { .what = "models side by side against each alone", .limit = 1e-7 };
+    struct lrnn_error  err = { LRNN_ERROR_NONE, "" };
     int                n_seen = 0;
 
     if (!test_check(t, golden_list_load(&list, &err), "%s", err.text)) {
@@ -219,14 +219,14 @@ static void test_summary(struct test * t) {
     enum { N = 100 };
     struct kl_position at[2][N];
     struct kl_window   windows[2] = { { N, at[0] }, { N, at[1] } };
-    struct kl_windows  all        = { .n = 2, .windows = windows };
+    struct kl_windows  all = { .n = 2, .windows = windows };
 
     for (int w = 0; w < 2; ++w) {
         for (int i = 0; i < N; ++i) {
             at[w][i] = (struct kl_position) {
-                .kl       = (float) (w * N + i), // 0 … 199
-                .nll_p    = (float) (1 + w),
-                .nll_q    = (float) (1 + w) + (i < 50 ? 0.25f : 0.75f),
+                .kl = (float) (w * N + i), // 0 … 199
+                .nll_p = (float) (1 + w),
+                .nll_q = (float) (1 + w) + (i < 50 ? 0.25f : 0.75f),
                 .same_top = i % 4 != 0,
             };
         }

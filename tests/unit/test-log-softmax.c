@@ -11,14 +11,14 @@
 enum { N_MOST = 100 };
 
 static void check(struct test * t, const float * z, int64_t n) {
-    double  sum  = 0.0;
+    double  sum = 0.0;
     int64_t best = 0;
     for (int64_t i = 0; i < n; ++i) {
         sum += exp((double) z[i]);
         best = z[i] > z[best] ? i : best; // the first of equal ones
     }
     for (int32_t target = 0; target < n; ++target) {
-        const struct nll found    = nll_of(z, n, target);
+        const struct nll found = nll_of(z, n, target);
         const double     expected = log(sum) - (double) z[target];
         test_check(t, fabs((double) found.nats - expected) < 2e-6 * (1.0 + expected),
                 "%lld logits, target %d: %g nats, expected %g", (long long) n, target,
@@ -45,7 +45,7 @@ static void check_rows(struct test * t, struct test_rng * rng) {
         nll_of_rows(r, ROWS, VOCAB, n_threads);
         for (int64_t i = 0; i < ROWS; ++i) {
             const struct nll one = nll_of(r[i].logits, VOCAB, r[i].target);
-            same                 = same && one.nats == r[i].nll.nats && one.top1 == r[i].nll.top1;
+            same = same && one.nats == r[i].nll.nats && one.top1 == r[i].nll.top1;
         }
         test_check(t, same, "%d threads: other bits than row by row", n_threads);
     }
@@ -54,7 +54,7 @@ static void check_rows(struct test * t, struct test_rng * rng) {
 }
 
 int main(void) {
-    struct test     t   = { 0 };
+    struct test     t = { 0 };
     struct test_rng rng = { 1 };
     float           z[N_MOST];
     for (int64_t n = 1; n <= N_MOST; ++n) {
@@ -69,8 +69,8 @@ int main(void) {
         const float bad[] = { NAN, INFINITY, -INFINITY };
         for (int k = 0; k < 3; ++k) {
             const int64_t at = test_below(&rng, n);
-            const float   x  = z[at];
-            z[at]            = bad[k];
+            const float   x = z[at];
+            z[at] = bad[k];
             test_check(&t, isnan(nll_of(z, n, 0).nats), "%lld logits, one is %g: a number",
                     (long long) n, (double) bad[k]);
             z[at] = x;

@@ -35,7 +35,7 @@ int main(void) {
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
         char * data = NULL;
         size_t size = 0;
-        FILE * out  = open_memstream(&data, &size);
+        FILE * out = open_memstream(&data, &size);
         if (!test_check(&t, out != NULL, "open_memstream")) {
             break;
         }

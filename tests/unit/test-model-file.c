@@ -45,7 +45,7 @@ static void check_values(struct test * t, const struct model_file * f) {
     };
     struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     for (size_t i = 0; i < sizeof(INTS) / sizeof(INTS[0]); ++i) {
-        const int64_t v     = INTS[i].value;
+        const int64_t v = INTS[i].value;
         int64_t       found = 0;
         test_check(t, model_file_int(f, INTS[i].key, v, v, &found, &err) == KEY_OK, "rejected: %s",
                 err.text);
@@ -53,7 +53,7 @@ static void check_values(struct test * t, const struct model_file * f) {
                 t, found == v, "key %s is %" PRId64 "; expected %" PRId64, INTS[i].key, found, v);
     }
 
-    double       x    = 0.0;
+    double       x = 0.0;
     bool         flag = false;
     struct slice text = { "", 0 };
     int          word = -1;
@@ -126,13 +126,13 @@ static void check_rejections(struct test * t, const struct model_file * f) {
         { "ints", KEY_BAD, "key 'ints' has element 1 = -2; expected 0 to 3" },
         { "bools", KEY_BAD, "key 'bools' is an array of bool; expected an array of integers" },
     };
-    const struct model_key * a    = NULL;
-    int64_t                  n    = 42;
-    double                   x    = 42.0;
+    const struct model_key * a = NULL;
+    int64_t                  n = 42;
+    double                   x = 42.0;
     bool                     flag = true;
     int                      word = 42;
     struct slice             text = { NULL, 42 };
-    struct lrnn_error        err  = { LRNN_ERROR_NONE, "" };
+    struct lrnn_error        err = { LRNN_ERROR_NONE, "" };
     for (size_t i = 0; i < sizeof(INTS) / sizeof(INTS[0]); ++i) {
         const enum key_status status =
                 model_file_int(f, INTS[i].key, INTS[i].min, INTS[i].max, &n, &err);
@@ -163,7 +163,7 @@ static void check_rejections(struct test * t, const struct model_file * f) {
 
 static void check_tensors(struct test * t, struct model_file * f) {
     struct lrnn_error           err = { LRNN_ERROR_NONE, "" };
-    const struct model_tensor * w   = model_file_use_tensor(f, "w");
+    const struct model_tensor * w = model_file_use_tensor(f, "w");
     test_check(t,
             w != NULL && w->type == GGML_TYPE_Q8_0 && w->n_dims == 2 && w->ne[0] == 32 &&
                     w->ne[1] == 2 && w->ne[2] == 1 && w->ne[3] == 1 && w->size == 68,
@@ -194,11 +194,11 @@ static void check_access(struct test * t) {
 
 // NaN and infinity are in no range. A long list of unknown tensors is cut.
 static void check_edges(struct test * t) {
-    static const char * const KEYS[]    = { "a", "b", "c", "d" };
-    static const uint32_t     BITS[]    = { 0x7fc00000, 0xffc00000, 0x7f800000,
-               0xff800000 }; // ± NaN, ± infinity
+    static const char * const KEYS[] = { "a", "b", "c", "d" };
+    static const uint32_t     BITS[] = { 0x7fc00000, 0xffc00000, 0x7f800000,
+            0xff800000 }; // ± NaN, ± infinity
     static const char * const TENSORS[] = { "t0", "t1", "t2", "t3", "t4" };
-    struct bytes              b         = { 0 };
+    struct bytes              b = { 0 };
     unsigned char *           copy;
     struct lrnn_error         err = { LRNN_ERROR_NONE, "" };
     put_header(&b, 5, 4);
@@ -214,7 +214,7 @@ static void check_edges(struct test * t) {
     struct model_file * f = open_bytes(&b, &copy, &err);
     if (test_check(t, f != NULL, "rejected: %s", err.text)) {
         for (int i = 0; i < 4; ++i) {
-            double                x      = 0.0;
+            double                x = 0.0;
             const enum key_status status = model_file_float(f, KEYS[i], -1e308, 1e308, &x, &err);
             test_check(t, status == KEY_BAD, "%08" PRIx32 " was accepted as %g", BITS[i], x);
         }
@@ -237,13 +237,13 @@ static void check_identity(struct test * t) {
     put_header(&b, 1, 1);
     put_key_u32(&b, "a", 1);
     const size_t at_value = b.n - 4;
-    const size_t at_name  = b.n + 8;
+    const size_t at_name = b.n + 8;
     put_tensor(&b, "x", 1, 1024, 1, GGML_TYPE_F32, 0);
     put_padding(&b, 32);
     const size_t at_data = b.n;
     put_zeros(&b, 4096);
 
-    const size_t  at[]   = { at_value, at_value, at_name, at_data, at_data + 4095 };
+    const size_t  at[] = { at_value, at_value, at_name, at_data, at_data + 4095 };
     const uint8_t flip[] = { 0, 2, 2, 2, 2 };
     uint64_t      ids[5];
     for (int i = 0; i < 5; ++i) {
@@ -316,13 +316,13 @@ static struct gguf_context * random_gguf(struct test_rng * r, struct ggml_contex
     };
     static const char * const WORDS[] = { "", "a", "Ġthe", "größe", "\U0001f600", "<0x0A>",
         "a longer piece of text with blanks" };
-    struct gguf_context *     gguf    = gguf_init_empty();
+    struct gguf_context *     gguf = gguf_init_empty();
 
     for (int64_t i = test_below(r, 20); i > 0; i--) {
         char         key[32];
         uint64_t     data[16];
         const int    type = (int) test_below(r, GGUF_TYPE_COUNT);
-        const size_t n    = (size_t) test_below(r, 16);
+        const size_t n = (size_t) test_below(r, 16);
         const char * text[16];
         snprintf(key, sizeof(key), "key.%" PRId64, test_below(r, 1000000));
         for (int j = 0; j < 16; ++j) {
@@ -345,11 +345,11 @@ static struct gguf_context * random_gguf(struct test_rng * r, struct ggml_contex
     }
     const int64_t n_tensors = test_below(r, 12);
     for (int64_t i = 0; i < n_tensors; ++i) {
-        const enum ggml_type type  = TYPES[test_below(r, sizeof(TYPES) / sizeof(TYPES[0]))];
+        const enum ggml_type type = TYPES[test_below(r, sizeof(TYPES) / sizeof(TYPES[0]))];
         const int64_t        block = ggml_blck_size(type);
         const int64_t        ne[4] = { block * (1 + test_below(r, 5)), 1 + test_below(r, 5),
                    1 + test_below(r, 3), 1 + test_below(r, 2) };
-        struct ggml_tensor * x     = ggml_new_tensor(ctx, type, 1 + (int) test_below(r, 4), ne);
+        struct ggml_tensor * x = ggml_new_tensor(ctx, type, 1 + (int) test_below(r, 4), ne);
         ggml_format_name(x, "blk.%d.w%d", (int) i, (int) test_below(r, 100));
         for (size_t j = 0; j < ggml_nbytes(x); ++j) {
             ((unsigned char *) x->data)[j] = (unsigned char) test_next(r);
@@ -373,7 +373,7 @@ static bool same_value(const struct gguf_context * gguf, int64_t i, const struct
     const unsigned char * data =
             key->is_array ? gguf_get_arr_data(gguf, i) : gguf_get_val_data(gguf, i);
     for (size_t j = 0; j < key->n; ++j) {
-        const int64_t v    = model_key_int(key, j);
+        const int64_t v = model_key_int(key, j);
         bool          same = false;
         switch (key->type) {
             case GGUF_TYPE_UINT8: same = v == ((const uint8_t *) data)[j]; break;
@@ -385,16 +385,16 @@ static bool same_value(const struct gguf_context * gguf, int64_t i, const struct
             case GGUF_TYPE_INT64: same = v == ((const int64_t *) (const void *) data)[j]; break;
             case GGUF_TYPE_UINT64: {
                 const uint64_t x = ((const uint64_t *) (const void *) data)[j];
-                same             = v == (x > INT64_MAX ? INT64_MAX : (int64_t) x);
+                same = v == (x > INT64_MAX ? INT64_MAX : (int64_t) x);
             } break;
             case GGUF_TYPE_BOOL: same = model_key_bool(key, j) == (data[j] != 0); break;
             case GGUF_TYPE_FLOAT32: {
                 const float x = (float) model_key_float(key, j);
-                same          = memcmp(&x, data + 4 * j, 4) == 0 || x != x;
+                same = memcmp(&x, data + 4 * j, 4) == 0 || x != x;
             } break;
             case GGUF_TYPE_FLOAT64: {
                 const double x = model_key_float(key, j);
-                same           = memcmp(&x, data + 8 * j, 8) == 0;
+                same = memcmp(&x, data + 8 * j, 8) == 0;
             } break;
             default: break;
         }
@@ -407,11 +407,11 @@ static bool same_value(const struct gguf_context * gguf, int64_t i, const struct
 
 static void check_round_trips(struct test * t) {
     const char *    path = "test-model-file.gguf";
-    struct test_rng r    = { 4 };
+    struct test_rng r = { 4 };
     for (int round = 0; round < 500; ++round) {
-        struct ggml_context * ctx  = ggml_init((struct ggml_init_params) { .mem_size = 1 << 20 });
+        struct ggml_context * ctx = ggml_init((struct ggml_init_params) { .mem_size = 1 << 20 });
         struct gguf_context * gguf = random_gguf(&r, ctx);
-        struct lrnn_error     err  = { LRNN_ERROR_NONE, "" };
+        struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
         test_check(t, gguf_write_to_file(gguf, path, false), "ggml cannot write %s", path);
         struct model_file * f = model_file_open(path, &err);
         if (test_check(t, f != NULL, "rejected: %s", err.text)) {
@@ -422,7 +422,7 @@ static void check_round_trips(struct test * t) {
                         gguf_get_key(gguf, i));
             }
             for (struct ggml_tensor * x = ggml_get_first_tensor(ctx); x != NULL;
-                    x                   = ggml_get_next_tensor(ctx, x)) {
+                    x = ggml_get_next_tensor(ctx, x)) {
                 const struct model_tensor * w = model_file_find_tensor(f, x->name);
                 test_check(t,
                         w != NULL && w->type == x->type &&
@@ -444,7 +444,7 @@ static long resident_kb(const char * path) {
     FILE * maps = fopen("/proc/self/smaps", "r");
     char   line[1024];
     bool   found = false;
-    long   kb    = -1;
+    long   kb = -1;
     while (maps != NULL && fgets(line, sizeof(line), maps) != NULL) {
         found = found || strstr(line, path) != NULL;
         if (found && sscanf(line, "Rss: %ld kB", &kb) == 1) {
@@ -460,11 +460,11 @@ static long resident_kb(const char * path) {
 // A released tensor uses no memory, and its data are still there.
 static void check_release(struct test * t) {
     const char *          path = "test-model-file-release.gguf";
-    const int64_t         n    = 1 << 18;
-    struct lrnn_error     err  = { LRNN_ERROR_NONE, "" };
-    struct ggml_context * ctx  = ggml_init((struct ggml_init_params) { .mem_size = 4 << 20 });
+    const int64_t         n = 1 << 18;
+    struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
+    struct ggml_context * ctx = ggml_init((struct ggml_init_params) { .mem_size = 4 << 20 });
     struct gguf_context * gguf = gguf_init_empty();
-    struct ggml_tensor *  x    = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, n);
+    struct ggml_tensor *  x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, n);
     memset(x->data, 7, ggml_nbytes(x));
     ggml_set_name(x, "x");
     gguf_add_tensor(gguf, x);

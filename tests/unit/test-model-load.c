@@ -410,7 +410,7 @@ static void set_bytes(struct model_edit * e, size_t n) {
     for (size_t i = 0; i < n; ++i) {
         snprintf(text[i], sizeof(text[i]), "<0x%02X>", (unsigned) i);
         tokens[i] = text[i];
-        types[i]  = 6;
+        types[i] = 6;
     }
     set_text(e, "tokenizer.ggml.model", "lrnn-bytes");
     gguf_set_arr_str(e->gguf, "tokenizer.ggml.tokens", tokens, n);
@@ -811,7 +811,7 @@ static void check_accepted(struct test * t, const struct golden_list * list, con
     change(&e);
     struct lrnn_model * model =
             model_edit_write(&e, path) ? lrnn_model_load(path, NULL, &err) : NULL;
-    struct lrnn_session *   s     = model != NULL ? lrnn_session_new(model, NULL, &err) : NULL;
+    struct lrnn_session *   s = model != NULL ? lrnn_session_new(model, NULL, &err) : NULL;
     const struct lrnn_input input = { .tokens = g->tokens, .n_tokens = g->n_tokens, .n_logits = 1 };
     if (test_check(t, s != NULL && lrnn_eval(s, &input, 1, &err), "%s", err.text)) {
         double sum = 0.0;

@@ -21,7 +21,7 @@
 #include <string.h>
 
 // NMSE, measured: 2.7e-13 in F32, up to 1.1e-4 with columns in 8 bits
-static const double LIMIT_F32     = 1e-12;
+static const double LIMIT_F32 = 1e-12;
 static const double LIMIT_ROUNDED = 3e-4;
 
 struct shape {
@@ -44,9 +44,9 @@ static void problem_init(
     test_arena_init(&p->arena);
     const int64_t n2 = s->n2 / s->r2, n3 = s->n3 / s->r3;
     const int64_t n_rows = s->R * n2 * n3;
-    p->w                 = test_tensor(&p->arena, type, TEST_DENSE, "w", s->K, s->R, n2, n3);
-    p->x               = test_tensor(&p->arena, GGML_TYPE_F32, s->x, "x", s->K, s->C, s->n2, s->n3);
-    p->rows            = malloc((size_t) (s->K * n_rows) * sizeof(float));
+    p->w = test_tensor(&p->arena, type, TEST_DENSE, "w", s->K, s->R, n2, n3);
+    p->x = test_tensor(&p->arena, GGML_TYPE_F32, s->x, "x", s->K, s->C, s->n2, s->n3);
+    p->rows = malloc((size_t) (s->K * n_rows) * sizeof(float));
     float * importance = malloc((size_t) s->K * sizeof(float));
     for (int64_t k = 0; k < s->K; ++k) {
         importance[k] = 1.0f;
@@ -172,11 +172,11 @@ enum { N_TYPES_256 = sizeof(types_256) / sizeof(types_256[0]) };
 
 // Ragged shapes: around the sizes of register tiles, panels, parts of a row and blocks of columns.
 static void test_shapes(struct test * t, struct limits * limits) {
-    static const int64_t rows[]    = { 1, 6, 7, 47, 49, 100 };
+    static const int64_t rows[] = { 1, 6, 7, 47, 49, 100 };
     static const int64_t columns[] = { 1, 2, 3, 7, 9, 32, 47, 48, 49, 63, 65, 79, 97, 129 };
     static const int64_t lengths[] = { 1, 3, 17, 48, 511, 513, 640 };
-    struct test_rng      rng       = { 2 };
-    int                  n         = 0;
+    struct test_rng      rng = { 2 };
+    int                  n = 0;
     for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); ++r) {
         for (size_t c = 0; c < sizeof(columns) / sizeof(columns[0]); ++c, ++n) {
             const struct shape any = { lengths[n % 7], rows[r], columns[c], 1, 1, 1, 1,
@@ -201,7 +201,7 @@ static void test_shapes(struct test * t, struct limits * limits) {
 static void test_matrices(struct test * t, struct limits * limits) {
     struct test_rng rng = { 3 };
     for (int layout = TEST_DENSE; layout < TEST_REVERSED; ++layout) {
-        const enum test_layout x        = (enum test_layout) layout;
+        const enum test_layout x = (enum test_layout) layout;
         const struct shape     shapes[] = { { 64, 20, 50, 4, 3, 1, 1, x },
                 { 64, 20, 50, 4, 3, 2, 3, x }, { 64, 20, 50, 4, 3, 4, 1, x },
                 { 64, 20, 1, 4, 3, 2, 1, x }, { 64, 20, 1, 5, 1, 5, 1, x },
@@ -210,8 +210,8 @@ static void test_matrices(struct test * t, struct limits * limits) {
             test_product(t, limits, GGML_TYPE_F32, &shapes[i], &rng);
             test_product(t, limits, GGML_TYPE_Q8_0, &shapes[i], &rng);
             struct shape blocks_256 = shapes[i];
-            blocks_256.K            = 512;
-            blocks_256.R            = 35;
+            blocks_256.K = 512;
+            blocks_256.R = 35;
             test_product(t, limits, types_256[i % N_TYPES_256], &blocks_256, &rng);
         }
     }
@@ -245,9 +245,9 @@ static void test_columns(struct test * t) {
     static const enum ggml_type types[] = { GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0,
         GGML_TYPE_Q4_0, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_XS };
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); ++i) {
-        const int64_t      K    = ggml_blck_size(types[i]) == 256 ? 768 : 640;
+        const int64_t      K = ggml_blck_size(types[i]) == 256 ? 768 : 640;
         const struct shape many = { K, 60, 150, 1, 1, 1, 1, TEST_DENSE };
-        const struct shape few  = { K, 60, 61, 1, 1, 1, 1, TEST_DENSE };
+        const struct shape few = { K, 60, 61, 1, 1, 1, 1, TEST_DENSE };
         struct problem     p, q;
         struct test_rng    rng = { 5 };
         problem_init(&p, types[i], &many, &rng);
@@ -273,7 +273,7 @@ static void test_alone(struct test * t) {
     for (size_t i = 0; i < 2 * sizeof(counts) / sizeof(counts[0]); ++i) {
         const enum ggml_type type = i % 2 == 0 ? GGML_TYPE_Q8_0 : GGML_TYPE_Q4_0;
         const struct shape   many = { 1120, 37, counts[i / 2], 1, 1, 1, 1, TEST_DENSE };
-        const struct shape   one  = { 1120, 37, 1, 1, 1, 1, 1, TEST_DENSE };
+        const struct shape   one = { 1120, 37, 1, 1, 1, 1, 1, TEST_DENSE };
         struct problem       p, q;
         struct test_rng      rng = { 7 };
         problem_init(&p, type, &many, &rng);
@@ -281,7 +281,7 @@ static void test_alone(struct test * t) {
         problem_init(&q, type, &one, &rng); // the same weights
         p.y->op_params[LRNN_OP_PARAM_BATCH_INVARIANT] = many.C > 32;
 
-        bool    done    = test_compute(&p.arena, p.y, 2);
+        bool    done = test_compute(&p.arena, p.y, 2);
         int64_t n_wrong = 0;
         for (int64_t c = 0; done && c < many.C; ++c) {
             memcpy(q.x->data, (const float *) p.x->data + c * many.K, ggml_nbytes(q.x));
@@ -302,15 +302,15 @@ static void test_bits_of_ggml(struct test * t) {
         GGML_TYPE_F16 };
     for (size_t i = 0; ggml_cpu_has_avx2() && i < 4 * sizeof(types) / sizeof(types[0]); ++i) {
         static const int64_t lengths[] = { 256, 768, 1280, 4864 };
-        const enum ggml_type type      = types[i / 4];
+        const enum ggml_type type = types[i / 4];
         const int64_t        C = type == GGML_TYPE_F16 ? 1 : 7; // more columns of F16 are ggml's
         const struct shape   s = { lengths[i % 4], 37, C, 1, 1, 1, 1, TEST_DENSE };
         const struct ggml_type_traits_cpu * traits = ggml_get_type_traits_cpu(type);
         struct problem                      p;
         struct test_rng                     rng = { 8 };
         problem_init(&p, type, &s, &rng);
-        void *  column  = malloc(ggml_row_size(traits->vec_dot_type, s.K));
-        bool    done    = test_compute(&p.arena, p.y, 2);
+        void *  column = malloc(ggml_row_size(traits->vec_dot_type, s.K));
+        bool    done = test_compute(&p.arena, p.y, 2);
         int64_t n_wrong = 0;
         for (int64_t c = 0; done && c < s.C; ++c) {
             const float * x = (const float *) p.x->data + c * s.K;
@@ -340,14 +340,14 @@ static void test_bits_of_ggml(struct test * t) {
 static void test_order(struct test * t) {
     for (size_t i = 0; ggml_cpu_has_avx2() && i < 6; ++i) {
         static const int64_t lengths[] = { 32, 1120, 4864 };
-        const enum ggml_type type      = i % 2 == 0 ? GGML_TYPE_Q8_0 : GGML_TYPE_Q4_0;
-        const struct shape   s         = { lengths[i / 2], 37, 9, 1, 1, 1, 1, TEST_DENSE };
+        const enum ggml_type type = i % 2 == 0 ? GGML_TYPE_Q8_0 : GGML_TYPE_Q4_0;
+        const struct shape   s = { lengths[i / 2], 37, 9, 1, 1, 1, 1, TEST_DENSE };
         struct problem       p;
         struct test_rng      rng = { 9 };
         problem_init(&p, type, &s, &rng);
         const size_t size = ggml_row_size(GGML_TYPE_Q8_0, 32), size_w = ggml_row_size(type, 32);
-        uint8_t *    column  = malloc(ggml_row_size(GGML_TYPE_Q8_0, s.K));
-        bool         done    = test_compute(&p.arena, p.y, 2);
+        uint8_t *    column = malloc(ggml_row_size(GGML_TYPE_Q8_0, s.K));
+        bool         done = test_compute(&p.arena, p.y, 2);
         int64_t      n_wrong = 0;
         for (int64_t c = 0; done && c < s.C; ++c) {
             ggml_get_type_traits_cpu(GGML_TYPE_Q8_0)
@@ -387,13 +387,13 @@ static void test_rounding(struct test * t) {
     struct test_worst worst = { .what = "products of rounded columns, NMSE", .limit = LIMIT_F32 };
     for (size_t i = 0; i < 3 * N_TYPES_256; ++i) {
         static const int64_t lengths[] = { 256, 1280, 4864 };
-        const enum ggml_type type      = types_256[i / 3];
-        const struct shape   s         = { lengths[i % 3], 37, 19, 1, 1, 1, 1, TEST_DENSE };
+        const enum ggml_type type = types_256[i / 3];
+        const struct shape   s = { lengths[i % 3], 37, 19, 1, 1, 1, 1, TEST_DENSE };
         struct problem       p;
         struct test_rng      rng = { 10 };
         char                 text[64];
         problem_init(&p, type, &s, &rng);
-        const bool done   = test_compute(&p.arena, p.y, 2);
+        const bool done = test_compute(&p.arena, p.y, 2);
         void *     column = malloc(ggml_row_size(GGML_TYPE_Q8_K, s.K));
         for (int64_t c = 0; c < s.C; ++c) {
             float * x = (float *) p.x->data + c * s.K;
@@ -418,16 +418,16 @@ static void test_rounding(struct test * t) {
 
 // NaN and infinity in x reach the whole column, and no other one.
 static void test_not_finite(struct test * t) {
-    static const enum ggml_type types[]  = { GGML_TYPE_F32, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,
-         GGML_TYPE_Q4_K, GGML_TYPE_Q6_K };
-    static const float          bad[]    = { NAN, INFINITY, -INFINITY };
+    static const enum ggml_type types[] = { GGML_TYPE_F32, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,
+        GGML_TYPE_Q4_K, GGML_TYPE_Q6_K };
+    static const float          bad[] = { NAN, INFINITY, -INFINITY };
     static const int64_t        counts[] = { 60, 18, 2 };
     for (int i = 0; i < 45; ++i) {
-        const enum ggml_type type  = types[i / 3 % 5];
-        const int64_t        K     = ggml_blck_size(type) == 256 ? 512 : 96;
-        const struct shape   s     = { K, 20, counts[i / 15], 1, 1, 1, 1, TEST_DENSE };
+        const enum ggml_type type = types[i / 3 % 5];
+        const int64_t        K = ggml_blck_size(type) == 256 ? 512 : 96;
+        const struct shape   s = { K, 20, counts[i / 15], 1, 1, 1, 1, TEST_DENSE };
         const int64_t        wrong = s.C > 17 ? 17 : 1; // column
-        struct test_rng      rng   = { 6 };
+        struct test_rng      rng = { 6 };
         struct problem       p;
         problem_init(&p, type, &s, &rng);
         test_set(p.x, 40, wrong, 0, 0, bad[i % 3]);
@@ -448,9 +448,9 @@ static void test_not_finite(struct test * t) {
 }
 
 int main(void) {
-    struct test   t      = { 0 };
+    struct test   t = { 0 };
     struct limits limits = {
-        .f32     = { .what = "products in F32, NMSE", .limit = LIMIT_F32 },
+        .f32 = { .what = "products in F32, NMSE", .limit = LIMIT_F32 },
         .rounded = { .what = "products in fewer bits, NMSE", .limit = LIMIT_ROUNDED },
     };
     test_types(&t, &limits);

@@ -27,15 +27,15 @@ static size_t no_devices(ggml_backend_reg_t reg) {
 
 static struct ggml_backend_reg stand_in = {
     .api_version = GGML_BACKEND_API_VERSION,
-    .iface       = { .get_name = cuda_name, .get_device_count = no_devices },
+    .iface = { .get_name = cuda_name, .get_device_count = no_devices },
 };
 
 // Loads a model and captures what is printed to stderr.
 static bool load(const struct device_options * device, const char * path, bool quiet, char * said,
         size_t said_size) {
-    FILE *    file          = tmpfile();
+    FILE *    file = tmpfile();
     const int stderr_before = dup(STDERR_FILENO);
-    said[0]                 = '\0';
+    said[0] = '\0';
     if (file == NULL || stderr_before < 0) {
         return false;
     }
@@ -79,8 +79,8 @@ static void register_stand_in(void) {
 static void check(struct test * t, const char * path, bool is_stand_in) {
     static const char     reason[] = "no CUDA GPU was found (ggml: failed to initialize CUDA: no "
                                      "CUDA-capable device is detected)";
-    struct device_options device   = DEVICE_OPTIONS_DEFAULTS;
-    struct lrnn_error     err      = { LRNN_ERROR_NONE, "" };
+    struct device_options device = DEVICE_OPTIONS_DEFAULTS;
+    struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
     char                  text[600], said[1024], expected[1024];
 
     if (is_stand_in) {
@@ -100,7 +100,7 @@ static void check(struct test * t, const char * path, bool is_stand_in) {
     check_silent(t, &device, path, true, "quiet");
     device.n_gpu_layers = 0;
     check_silent(t, &device, path, false, "-ngl 0");
-    device         = (struct device_options) DEVICE_OPTIONS_DEFAULTS;
+    device = (struct device_options) DEVICE_OPTIONS_DEFAULTS;
     device.devices = "CPU";
     check_silent(t, &device, path, false, "--device CPU");
 

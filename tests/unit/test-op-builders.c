@@ -29,7 +29,7 @@ static struct ggml_tensor * typed(
 static struct ggml_tensor * sized(
         struct ggml_context * ctx, const struct ggml_tensor * x, int d, int64_t n) {
     int64_t ne[4] = { x->ne[0], x->ne[1], x->ne[2], x->ne[3] };
-    ne[d]         = n;
+    ne[d] = n;
     return ggml_new_tensor(ctx, x->type, 4, ne);
 }
 
@@ -37,7 +37,7 @@ static struct ggml_tensor * sized(
 static struct ggml_tensor * strided(
         struct ggml_context * ctx, const struct ggml_tensor * x, int d, size_t nb) {
     struct ggml_tensor * y = ggml_new_tensor(ctx, x->type, 4, x->ne);
-    y->nb[d]               = nb;
+    y->nb[d] = nb;
     return y;
 }
 
@@ -61,24 +61,24 @@ enum { D_K = 8, D_V = 12, H = 4, N_H = 2, T = 5, SLOTS = 3, SEQS = 2 };
 static struct ggml_householder_scan_args householder_args(struct ggml_context * ctx) {
     return (struct ggml_householder_scan_args) {
         .state = new_f32(ctx, D_K * D_V * H, SLOTS, 1, 1),
-        .ids   = new_i32(ctx, GGML_SCAN_SNAPS + 1, SEQS, 1, 1),
-        .q     = new_f32(ctx, D_K, 2, 1, T),
-        .k     = new_f32(ctx, D_K, 1, N_H, T),
-        .v     = new_f32(ctx, D_V, 4, N_H, T),
-        .beta  = new_f32(ctx, 1, 2, N_H, T),
-        .gate  = new_f32(ctx, 1, 4, 1, T),
+        .ids = new_i32(ctx, GGML_SCAN_SNAPS + 1, SEQS, 1, 1),
+        .q = new_f32(ctx, D_K, 2, 1, T),
+        .k = new_f32(ctx, D_K, 1, N_H, T),
+        .v = new_f32(ctx, D_V, 4, N_H, T),
+        .beta = new_f32(ctx, 1, 2, N_H, T),
+        .gate = new_f32(ctx, 1, 4, 1, T),
         .scale = 1.0f,
     };
 }
 
 static struct ggml_householder_scan_args rwkv7_args(struct ggml_context * ctx) {
     struct ggml_householder_scan_args args = householder_args(ctx);
-    args.k                                 = new_f32(ctx, D_K, 1, 1, T);
-    args.v                                 = new_f32(ctx, D_V, 4, 1, T);
-    args.gate                              = new_f32(ctx, D_K, 4, 1, T);
-    args.beta                              = NULL;
-    args.r                                 = new_f32(ctx, D_K, 2, 1, T);
-    args.w                                 = new_f32(ctx, D_K, 4, 1, T);
+    args.k = new_f32(ctx, D_K, 1, 1, T);
+    args.v = new_f32(ctx, D_V, 4, 1, T);
+    args.gate = new_f32(ctx, D_K, 4, 1, T);
+    args.beta = NULL;
+    args.r = new_f32(ctx, D_K, 2, 1, T);
+    args.w = new_f32(ctx, D_K, 4, 1, T);
     return args;
 }
 
@@ -91,7 +91,7 @@ static void test_householder(struct test * t) {
 // name that the message must contain
 #define REFUSE(make, spoil, name)                                                \
     do {                                                                         \
-        struct ggml_householder_scan_args a   = make(ctx);                       \
+        struct ggml_householder_scan_args a = make(ctx);                         \
         struct lrnn_error                 err = { LRNN_ERROR_NONE, "" };         \
         spoil;                                                                   \
         struct ggml_tensor * op = ggml_householder_scan(ctx, &a, &err);          \
@@ -100,7 +100,7 @@ static void test_householder(struct test * t) {
 
 #define ACCEPT(make, change)                                                                       \
     do {                                                                                           \
-        struct ggml_householder_scan_args a   = make(ctx);                                         \
+        struct ggml_householder_scan_args a = make(ctx);                                           \
         struct lrnn_error                 err = { LRNN_ERROR_NONE, "" };                           \
         change;                                                                                    \
         struct ggml_tensor * op = ggml_householder_scan(ctx, &a, &err);                            \
@@ -230,7 +230,7 @@ static void test_householder(struct test * t) {
     // no error object
     {
         struct ggml_householder_scan_args a = householder_args(ctx);
-        a.q                                 = NULL;
+        a.q = NULL;
         test_check(t, ggml_householder_scan(ctx, &a, NULL) == NULL, "accepted without an error");
     }
 #undef REFUSE
@@ -246,44 +246,44 @@ static void test_householder(struct test * t) {
 static struct ggml_signed_scan_args gate_args(struct ggml_context * ctx) {
     return (struct ggml_signed_scan_args) {
         .state = new_f32(ctx, D_K * D_V * H, SLOTS, 1, 1),
-        .ids   = new_i32(ctx, GGML_SCAN_SNAPS, SEQS, 1, 1),
-        .c     = new_f32(ctx, D_K, 2, 1, T),
-        .b     = new_f32(ctx, D_K, 1, 1, T),
-        .x     = new_f32(ctx, D_V, 4, 1, T),
-        .gate  = new_f32(ctx, D_K, 4, 1, T),
+        .ids = new_i32(ctx, GGML_SCAN_SNAPS, SEQS, 1, 1),
+        .c = new_f32(ctx, D_K, 2, 1, T),
+        .b = new_f32(ctx, D_K, 1, 1, T),
+        .x = new_f32(ctx, D_V, 4, 1, T),
+        .gate = new_f32(ctx, D_K, 4, 1, T),
         .scale = 1.0f,
     };
 }
 
 static struct ggml_signed_scan_args bonus_args(struct ggml_context * ctx) {
     struct ggml_signed_scan_args args = gate_args(ctx);
-    args.bonus                        = new_f32(ctx, D_K, 2, 1, 1);
+    args.bonus = new_f32(ctx, D_K, 2, 1, 1);
     return args;
 }
 
 static struct ggml_signed_scan_args mamba_args(struct ggml_context * ctx) {
     struct ggml_signed_scan_args args = gate_args(ctx);
-    args.gate                         = NULL;
-    args.dt                           = new_f32(ctx, D_V, 4, 1, T);
-    args.A                            = new_f32(ctx, D_V, D_K, 2, 1);
+    args.gate = NULL;
+    args.dt = new_f32(ctx, D_V, 4, 1, T);
+    args.A = new_f32(ctx, D_V, D_K, 2, 1);
     return args;
 }
 
 static struct ggml_signed_scan_args mamba2_args(struct ggml_context * ctx) {
     struct ggml_signed_scan_args args = gate_args(ctx);
-    args.gate                         = NULL;
-    args.dt                           = new_f32(ctx, 1, 4, 1, T);
-    args.A                            = new_f32(ctx, 1, 1, 4, 1);
-    args.form                         = GGML_SIGNED_SCAN_TWO_EXP_M1;
+    args.gate = NULL;
+    args.dt = new_f32(ctx, 1, 4, 1, T);
+    args.A = new_f32(ctx, 1, 1, 4, 1);
+    args.form = GGML_SIGNED_SCAN_TWO_EXP_M1;
     return args;
 }
 
 static struct ggml_signed_scan_args mlstm_args(struct ggml_context * ctx) {
     struct ggml_signed_scan_args args = gate_args(ctx);
-    args.state                        = new_f32(ctx, (D_K * D_V + D_K + 1) * H, SLOTS, 1, 1);
-    args.gate                         = NULL;
-    args.log_f                        = new_f32(ctx, 1, 4, 1, T);
-    args.log_i                        = new_f32(ctx, 1, 2, 1, T);
+    args.state = new_f32(ctx, (D_K * D_V + D_K + 1) * H, SLOTS, 1, 1);
+    args.gate = NULL;
+    args.log_f = new_f32(ctx, 1, 4, 1, T);
+    args.log_i = new_f32(ctx, 1, 2, 1, T);
     return args;
 }
 
@@ -294,7 +294,7 @@ static void test_signed(struct test * t) {
 
 #define REFUSE(make, spoil, name)                                           \
     do {                                                                    \
-        struct ggml_signed_scan_args a   = make(ctx);                       \
+        struct ggml_signed_scan_args a = make(ctx);                         \
         struct lrnn_error            err = { LRNN_ERROR_NONE, "" };         \
         spoil;                                                              \
         struct ggml_tensor * op = ggml_signed_scan(ctx, &a, &err);          \
@@ -303,7 +303,7 @@ static void test_signed(struct test * t) {
 
 #define ACCEPT(make, change)                                                                       \
     do {                                                                                           \
-        struct ggml_signed_scan_args a   = make(ctx);                                              \
+        struct ggml_signed_scan_args a = make(ctx);                                                \
         struct lrnn_error            err = { LRNN_ERROR_NONE, "" };                                \
         change;                                                                                    \
         struct ggml_tensor * op = ggml_signed_scan(ctx, &a, &err);                                 \
@@ -443,21 +443,21 @@ static void test_signed(struct test * t) {
 
 static struct ggml_short_conv_args conv_args(struct ggml_context * ctx) {
     return (struct ggml_short_conv_args) {
-        .state      = new_f32(ctx, 12 * 3, SLOTS, 1, 1),
-        .ids        = new_i32(ctx, GGML_SCAN_SNAPS, SEQS, 1, 1),
-        .x          = new_f32(ctx, 12, T, 1, 1),
-        .weight     = new_f32(ctx, 4, 12, 1, 1),
-        .bias       = new_f32(ctx, 12, 1, 1, 1),
+        .state = new_f32(ctx, 12 * 3, SLOTS, 1, 1),
+        .ids = new_i32(ctx, GGML_SCAN_SNAPS, SEQS, 1, 1),
+        .x = new_f32(ctx, 12, T, 1, 1),
+        .weight = new_f32(ctx, 4, 12, 1, 1),
+        .bias = new_f32(ctx, 12, 1, 1, 1),
         .activation = GGML_SHORT_CONV_SILU,
     };
 }
 
 static struct ggml_short_conv_args shift_args(struct ggml_context * ctx) {
     struct ggml_short_conv_args args = conv_args(ctx);
-    args.state                       = new_f32(ctx, 12, SLOTS, 1, 1);
-    args.weight                      = NULL;
-    args.bias                        = NULL;
-    args.activation                  = GGML_SHORT_CONV_NONE;
+    args.state = new_f32(ctx, 12, SLOTS, 1, 1);
+    args.weight = NULL;
+    args.bias = NULL;
+    args.activation = GGML_SHORT_CONV_NONE;
     return args;
 }
 
@@ -468,7 +468,7 @@ static void test_conv(struct test * t) {
 
 #define REFUSE(make, spoil, name)                                               \
     do {                                                                        \
-        struct ggml_short_conv_args a   = make(ctx);                            \
+        struct ggml_short_conv_args a = make(ctx);                              \
         struct lrnn_error           err = { LRNN_ERROR_NONE, "" };              \
         spoil;                                                                  \
         struct ggml_tensor * op = ggml_short_conv(ctx, &a, &err);               \
@@ -477,7 +477,7 @@ static void test_conv(struct test * t) {
 
 #define ACCEPT(make, change)                                                                       \
     do {                                                                                           \
-        struct ggml_short_conv_args a   = make(ctx);                                               \
+        struct ggml_short_conv_args a = make(ctx);                                                 \
         struct lrnn_error           err = { LRNN_ERROR_NONE, "" };                                 \
         change;                                                                                    \
         struct ggml_tensor * op = ggml_short_conv(ctx, &a, &err);                                  \
@@ -548,10 +548,10 @@ static void test_state_after(struct test * t) {
     s.conv.state = test_tensor(
             &a, GGML_TYPE_F32, TEST_DENSE, "state", 2, test_batch_slots(&s.batch), 1, 1);
     s.conv.ids = test_batch_ids(&a, &s.batch);
-    s.conv.x   = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "x", 2, 3, 1, 1);
+    s.conv.x = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "x", 2, 3, 1, 1);
     test_fill(s.conv.state, 1.0f);
     test_fill(s.conv.x, 5.0f);
-    struct ggml_tensor * op    = test_scan_build(t, &a, &s, GGML_SCAN_PATH_STEP);
+    struct ggml_tensor * op = test_scan_build(t, &a, &s, GGML_SCAN_PATH_STEP);
     struct ggml_tensor * after = ggml_scan_state_after(a.ctx, op);
     test_check(t,
             after->view_src == s.conv.state && after->src[0] == op &&

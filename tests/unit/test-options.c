@@ -27,8 +27,8 @@ struct values {
 };
 
 static const struct values DEFAULTS = {
-    .n      = 128,
-    .temp   = 0.8,
+    .n = 128,
+    .temp = 0.8,
     .format = 1,
     .tokens = { .n = 2, .v = { 64, 512 } },
 };
@@ -56,9 +56,9 @@ static void table(struct values * v, struct option * out) {
 // Parses words separated by blanks.
 static enum options_status parse(struct values * v, const char * line, struct lrnn_error * err) {
     static char text[256]; // values point into it
-    char        name[]   = "prog";
+    char        name[] = "prog";
     char *      argv[32] = { name };
-    int         argc     = 1;
+    int         argc = 1;
 
     snprintf(text, sizeof(text), "%s", line);
     for (char * p = strtok(text, " "); p != NULL; p = strtok(NULL, " ")) {
@@ -69,11 +69,11 @@ static enum options_status parse(struct values * v, const char * line, struct lr
     *v = DEFAULTS;
     table(v, options);
     const struct program program = {
-        .name      = "prog",
-        .summary   = "a program",
-        .usage     = "IN.gguf",
-        .examples  = "prog x.gguf",
-        .options   = options,
+        .name = "prog",
+        .summary = "a program",
+        .usage = "IN.gguf",
+        .examples = "prog x.gguf",
+        .options = options,
         .n_options = N_OPTIONS,
     };
     err->text[0] = '\0';
@@ -146,7 +146,7 @@ static void check_hidden(struct test * t, const struct program * program) {
     check_error(t, "m.gguf --old-outpu", "unknown option --old-outpu; see prog --help");
     for (int i = -1; i < 4; ++i) {
         char   text[8192] = "";
-        FILE * f          = fmemopen(text, sizeof(text) - 1, "w");
+        FILE * f = fmemopen(text, sizeof(text) - 1, "w");
         if (i < 0) {
             options_help(program, f);
         } else {
@@ -167,11 +167,11 @@ static void check_help(struct test * t) {
 
     table(&v, options);
     const struct program program = {
-        .name      = "prog",
-        .summary   = "a program",
-        .usage     = "IN.gguf",
-        .examples  = "prog x.gguf",
-        .options   = options,
+        .name = "prog",
+        .summary = "a program",
+        .usage = "IN.gguf",
+        .examples = "prog x.gguf",
+        .options = options,
         .n_options = N_OPTIONS,
     };
     FILE * f = fmemopen(text, sizeof(text) - 1, "w");

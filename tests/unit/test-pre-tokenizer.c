@@ -60,7 +60,7 @@ static const struct {
 int main(void) {
     struct test t = { 0 };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
-        const char * p   = cases[i].text;
+        const char * p = cases[i].text;
         const char * end = p + strlen(p);
         for (int k = 0; k < MAX_PIECES && p < end; ++k) {
             const char * next = pre_tokenizer_next(cases[i].pre, p, end);

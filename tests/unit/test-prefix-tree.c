@@ -59,7 +59,7 @@ static int64_t common_with_any(const int32_t * tokens, int64_t n) {
 static void insert(
         struct prefix_tree * tree, const int32_t * tokens, int64_t n, int32_t rank, int64_t now) {
     int32_t * data = calloc(1, SIZE);
-    data[0]        = (int32_t) now;
+    data[0] = (int32_t) now;
     test_check(&t, prefix_tree_insert(tree, tokens, n, rank, data, SIZE), "a state is not stored");
     struct entry * e = longest(tokens, n, 0);
     if (e == NULL || e->n < n) {
@@ -79,9 +79,9 @@ static void insert(
 
 static void find(
         struct prefix_tree * tree, const int32_t * tokens, int64_t n, int32_t rank, int64_t now) {
-    const void *   data     = NULL;
+    const void *   data = NULL;
     struct entry * expected = longest(tokens, n, rank);
-    const int64_t  length   = prefix_tree_find(tree, tokens, n, rank, &data);
+    const int64_t  length = prefix_tree_find(tree, tokens, n, rank, &data);
     test_check(&t, length == (expected != NULL ? expected->n : 0),
             "the longest prefix has %lld tokens; expected %lld", (long long) length,
             expected != NULL ? (long long) expected->n : 0);
@@ -98,9 +98,9 @@ static void find(
 }
 
 static void test_random(size_t max_bytes, uint64_t seed) {
-    struct test_rng      rng  = { seed };
+    struct test_rng      rng = { seed };
     struct prefix_tree * tree = prefix_tree_new(max_bytes);
-    n_entries                 = 0;
+    n_entries = 0;
     for (int64_t now = 1; now <= ROUNDS; ++now) {
         int32_t tokens[MAX_LENGTH];
         int64_t n;
@@ -124,8 +124,8 @@ static void test_random(size_t max_bytes, uint64_t seed) {
 // States that do not fit are refused and freed.
 static void test_limits(void) {
     const int32_t        tokens[2] = { 1, 2 };
-    struct prefix_tree * none      = prefix_tree_new(0);
-    struct prefix_tree * small     = prefix_tree_new(1000);
+    struct prefix_tree * none = prefix_tree_new(0);
+    struct prefix_tree * small = prefix_tree_new(1000);
     test_check(&t, !prefix_tree_insert(none, tokens, 2, 0, malloc(1), 1), "0 bytes hold a state");
     test_check(&t, !prefix_tree_insert(small, tokens, 2, 0, malloc(1000), 1000),
             "1000 bytes hold a state of 1000 bytes and its tokens");

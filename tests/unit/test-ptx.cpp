@@ -78,7 +78,7 @@ static outcome run(const std::string & body, unsigned threads = 32, unsigned blo
     mem.add("in", in, sizeof(in), ptx::CONSTANT);
     mem.add("out", o.out.data(), OUT * sizeof(float), ptx::FRESH);
     ptx::extent grid, block;
-    grid.x  = blocks;
+    grid.x = blocks;
     block.x = threads;
     o.error = ptx::launch(m.kernels.at("test"), grid, block, &args, args_bytes, mem, order, &o.n);
     return o;
@@ -208,7 +208,7 @@ static void test_arithmetic(test * t) {
         for (int i = 0; i < 96; ++i) {
             // close exponents, so that sums cancel and round; some are subnormal
             const uint32_t exponent = (uint32_t) (n % 8 == 0 ? 0 : 120 + test_below(&rng, 12));
-            bits[i]                 = exponent << 23 | (uint32_t) test_below(&rng, 1 << 23) |
+            bits[i] = exponent << 23 | (uint32_t) test_below(&rng, 1 << 23) |
                       (uint32_t) test_below(&rng, 2) << 31;
         }
         memcpy(in, bits, sizeof(in));
@@ -218,7 +218,7 @@ static void test_arithmetic(test * t) {
         mem.add("out", out, sizeof(out), ptx::FRESH);
         ptx::counts counts;
         ptx::extent one, warp;
-        warp.x                  = 32;
+        warp.x = 32;
         const std::string found = ptx::launch(
                 m.kernels.at("test"), one, warp, &args, sizeof(args), mem, MMA_ALIGNED, &counts);
         test_check(t, found.empty(), "%s", found.c_str());
@@ -333,7 +333,7 @@ static void test_races(test * t) {
 
 static void test_copies(test * t) {
     const std::string copy = "cp.async.ca.shared.global [%r6], [%rd3], 4; cp.async.commit_group;";
-    const std::string use  = "ld.shared.f32 %f1, [%r6]; st.global.f32 [%rd4], %f1;";
+    const std::string use = "ld.shared.f32 %f1, [%r6]; st.global.f32 [%rd4], %f1;";
     rejects(t, "no wait", "before the cp.async to it was waited for", copy + use);
     rejects(t, "wait for an older group", "before the cp.async to it was waited for",
             copy + "cp.async.wait_group 1;" + use);
@@ -421,7 +421,7 @@ static void test_mma(test * t) {
     for (int order = 0; order < N_MMA_ORDERS; ++order) {
         double a[8], b[8][8];
         for (int k = 0; k < 8; ++k) {
-            a[k]    = k == 7 ? 1.0 : 0x1p-24; // half of the last bit of 1
+            a[k] = k == 7 ? 1.0 : 0x1p-24; // half of the last bit of 1
             b[k][0] = b[k][1] = 1.0;
         }
         c[order][0] = c[order][1] = 0.0f;

@@ -20,8 +20,8 @@ static const char OUT[] = "test-quantize-models.gguf";
 // Writes OUT with an override such as ".=Q8_0".
 static bool quantize_all(
         const struct model_file * file, const char * override, struct lrnn_error * err) {
-    struct quantize_overrides *  o      = quantize_overrides_new();
-    struct quantize_plan         plan   = { 0 };
+    struct quantize_overrides *  o = quantize_overrides_new();
+    struct quantize_plan         plan = { 0 };
     const struct quantize_params params = { .type = GGML_TYPE_Q8_0, .overrides = o };
 
     const bool ok = o != NULL && quantize_overrides_add(o, override, err) &&
@@ -61,9 +61,9 @@ static void check_in_place(struct test * t, const char * path, const char * name
         return;
     }
     const char * bytes = model_file_bytes(model->file, &size);
-    int          n     = 0;
+    int          n = 0;
     for (struct ggml_tensor * x = ggml_get_first_tensor(model->devices[0].ctx); x != NULL;
-            x                   = ggml_get_next_tensor(model->devices[0].ctx, x)) {
+            x = ggml_get_next_tensor(model->devices[0].ctx, x)) {
         const struct model_tensor * f = model_file_find_tensor(model->file, x->name);
         test_check(t,
                 f != NULL && x->type == f->type && x->data == f->data &&
@@ -84,13 +84,13 @@ static void test_models(struct test * t) {
     if (!test_check(t, golden_list_load(&list, &err), "%s", err.text)) {
         return;
     }
-    struct test_worst worst_q8  = { .what = "all matrices in Q8_0: logits, NMSE", .limit = 5e-3 };
-    struct test_worst worst_bf  = { .what = "all matrices in BF16: logits, NMSE", .limit = 5e-4 };
+    struct test_worst worst_q8 = { .what = "all matrices in Q8_0: logits, NMSE", .limit = 5e-3 };
+    struct test_worst worst_bf = { .what = "all matrices in BF16: logits, NMSE", .limit = 5e-4 };
     int               n_vectors = 0;
     for (int i = 0; i < list.n; ++i) {
-        const struct golden * g      = &list.models[i];
+        const struct golden * g = &list.models[i];
         float *               logits = malloc((size_t) (g->n_tokens * g->n_vocab) * sizeof(float));
-        struct model_file *   file   = model_file_open(g->path, &err);
+        struct model_file *   file = model_file_open(g->path, &err);
         for (int all = 0; all < 2; ++all) {
             const bool made = quantize_all(file, all ? ".=BF16" : ".=Q8_0", &err);
             if (test_check(t, made && load_and_run(OUT, g, logits, &err), "%s: %s", g->name,

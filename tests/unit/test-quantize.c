@@ -25,8 +25,8 @@
 #include <unistd.h>
 
 static const char FOLDER[] = "test-quantize.work";
-static const char IN[]     = "test-quantize.work/in.gguf";
-static const char OUT[]    = "test-quantize.work/out.gguf";
+static const char IN[] = "test-quantize.work/in.gguf";
+static const char OUT[] = "test-quantize.work/out.gguf";
 
 //
 // Files
@@ -78,9 +78,9 @@ static const struct {
 enum { N_MADE = sizeof(MADE) / sizeof(MADE[0]) };
 
 static void make_file(const char * path, int i_spoiled, float spoiled) {
-    struct test_rng       rng     = { 7 };
-    struct ggml_context * ctx     = ggml_init((struct ggml_init_params) { .mem_size = 4 << 20 });
-    struct gguf_context * gguf    = gguf_init_empty();
+    struct test_rng       rng = { 7 };
+    struct ggml_context * ctx = ggml_init((struct ggml_init_params) { .mem_size = 4 << 20 });
+    struct gguf_context * gguf = gguf_init_empty();
     const char *          words[] = { "a", "", "c" };
 
     gguf_set_val_str(gguf, "general.architecture", "lrnn");
@@ -91,7 +91,7 @@ static void make_file(const char * path, int i_spoiled, float spoiled) {
     gguf_set_val_u32(gguf, "general.file_type", 0);
     for (int i = 0; i < N_MADE; ++i) {
         const int            n_dims = MADE[i].ne[2] > 1 ? 3 : MADE[i].ne[1] > 1 ? 2 : 1;
-        struct ggml_tensor * x      = ggml_new_tensor(ctx, GGML_TYPE_F32, n_dims, MADE[i].ne);
+        struct ggml_tensor * x = ggml_new_tensor(ctx, GGML_TYPE_F32, n_dims, MADE[i].ne);
         ggml_set_name(x, MADE[i].name);
         for (int64_t j = 0; j < ggml_nelements(x); ++j) {
             ((float *) x->data)[j] = (float) (0.3 * test_normal(&rng));
@@ -141,14 +141,14 @@ static enum lrnn_error_kind status_of(struct test * t, struct quantize_params pa
         return LRNN_ERROR_SYSTEM;
     }
     struct run r = run_file(file, params, out, done);
-    *err         = r.err;
+    *err = r.err;
     quantize_plan_free(&r.plan);
     model_file_free(file);
     return r.status;
 }
 
 static struct quantize_overrides * overrides_of(struct test * t, const char * const * texts) {
-    struct quantize_overrides * o   = quantize_overrides_new();
+    struct quantize_overrides * o = quantize_overrides_new();
     struct lrnn_error           err = { LRNN_ERROR_NONE, "" };
     for (int i = 0; texts[i] != NULL; ++i) {
         test_check(t, quantize_overrides_add(o, texts[i], &err), "%s", err.text);
@@ -161,7 +161,7 @@ static struct quantize_overrides * overrides_of(struct test * t, const char * co
 //
 
 static float * floats_of(const struct model_tensor * x, int64_t * n) {
-    *n        = x->ne[0] * x->ne[1] * x->ne[2] * x->ne[3];
+    *n = x->ne[0] * x->ne[1] * x->ne[2] * x->ne[3];
     float * f = malloc((size_t) *n * sizeof(float));
     if (x->type == GGML_TYPE_F32) {
         memcpy(f, x->data, (size_t) *n * sizeof(float));
@@ -211,10 +211,10 @@ static void check_tensor(struct test * t, const struct quantize_tensor * plan,
         return;
     }
     int64_t n;
-    float * a      = floats_of(from, &n);
-    float * b      = floats_of(to, &n);
+    float * a = floats_of(from, &n);
+    float * b = floats_of(to, &n);
     double  error2 = 0.0;
-    double  sum2   = 0.0;
+    double  sum2 = 0.0;
     for (int64_t i = 0; i < n; ++i) {
         error2 += ((double) b[i] - (double) a[i]) * ((double) b[i] - (double) a[i]);
         sum2 += (double) a[i] * (double) a[i];
@@ -253,7 +253,7 @@ static void check_tensor(struct test * t, const struct quantize_tensor * plan,
 // The type of a row of this length, for every type that a user can choose.
 static enum ggml_type expected_type(enum ggml_type wanted, int64_t row) {
     const bool fits256 = row % 256 == 0;
-    const bool fits32  = row % 32 == 0;
+    const bool fits32 = row % 32 == 0;
     switch (wanted) {
         case GGML_TYPE_Q4_K: return fits256 ? wanted : fits32 ? GGML_TYPE_Q5_0 : GGML_TYPE_F16;
         case GGML_TYPE_Q5_K: return fits256 ? wanted : fits32 ? GGML_TYPE_Q5_1 : GGML_TYPE_F16;
@@ -313,9 +313,9 @@ static void test_types(struct test * t) {
 
             // metadata: old keys are kept, new keys describe the quantization
             int64_t                  version = 0, file_type = -1;
-            bool                     flag    = false;
-            struct slice             text    = { "", 0 };
-            const struct model_key * words   = model_file_find_key(out, "tokenizer.ggml.tokens");
+            bool                     flag = false;
+            struct slice             text = { "", 0 };
+            const struct model_key * words = model_file_find_key(out, "tokenizer.ggml.tokens");
             const struct model_key * numbers = model_file_find_key(out, "lrnn.numbers");
             test_check(t,
                     words != NULL && words->n == 3 && slice_is(model_key_text(words, 0), "a") &&
@@ -342,7 +342,7 @@ static void test_types(struct test * t) {
         }
         // the output does not depend on the number of threads
         char       again[] = "test-quantize.work/again.gguf";
-        struct run one     = run_file(
+        struct run one = run_file(
                 file, (struct quantize_params) { .type = type, .n_threads = 1 }, again, NULL);
         test_check(t, test_same_files(OUT, again),
                 "%s: one thread and five threads write different files", what);
@@ -401,7 +401,7 @@ static void test_overrides(struct test * t) {
     quantize_plan_free(&r.plan);
     quantize_overrides_free(o);
 
-    o                               = quantize_overrides_new();
+    o = quantize_overrides_new();
     static const char * const BAD[] = { "attn_q", "=Q8_0", "attn_q=", "attn_q=Q9_9", "attn_(q=Q8_0",
         "[a=Q8_0" };
     for (size_t i = 0; i < sizeof(BAD) / sizeof(BAD[0]); ++i) {
@@ -465,8 +465,8 @@ static void test_requantize(struct test * t) {
             "%s", err.text);
     quantize_overrides_free(o);
     test_check(t, rename(OUT, IN) == 0, "rename: %s", strerror(errno));
-    in  = model_file_open(IN, &err);
-    r   = run_file(in, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL);
+    in = model_file_open(IN, &err);
+    r = run_file(in, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL);
     out = model_file_open(OUT, &err);
     if (test_check(t, r.status == LRNN_ERROR_NONE && out != NULL, "%s%s", r.err.text, err.text)) {
         for (size_t i = 0; i < N_MADE; ++i) {
@@ -534,8 +534,8 @@ static void test_failures(struct test * t) {
 static double weighted_error(const struct model_tensor * from, const struct model_tensor * to,
         int64_t matrix, const double * c) {
     int64_t n;
-    float * a   = floats_of(from, &n);
-    float * b   = floats_of(to, &n);
+    float * a = floats_of(from, &n);
+    float * b = floats_of(to, &n);
     double  sum = 0.0;
     for (int64_t i = matrix * from->ne[1] * from->ne[0];
             i < (matrix + 1) * from->ne[1] * from->ne[0]; ++i) {
@@ -550,10 +550,10 @@ static double weighted_error(const struct model_tensor * from, const struct mode
 // Importance must reduce the weighted error, of every matrix by its own importance.
 static void test_importance(struct test * t) {
     static const char * const NAMES[] = { "blk.12.attn_output.weight", "blk.0.time_mix_w2.weight" };
-    static const char         path[]  = "test-quantize.work/imatrix.gguf";
-    struct lrnn_error         err     = { LRNN_ERROR_NONE, "" };
-    struct imatrix            m       = { .n_windows = 3, .window_size = 5 };
-    struct imatrix            back    = { 0 };
+    static const char         path[] = "test-quantize.work/imatrix.gguf";
+    struct lrnn_error         err = { LRNN_ERROR_NONE, "" };
+    struct imatrix            m = { .n_windows = 3, .window_size = 5 };
+    struct imatrix            back = { 0 };
 
     snprintf(m.dataset, sizeof(m.dataset), "a text");
     make_file(IN, -1, 0.0f);
@@ -603,8 +603,8 @@ static void test_importance(struct test * t) {
         }
     }
 
-    static const enum ggml_type WITH[]       = { GGML_TYPE_Q4_0, GGML_TYPE_Q5_0, GGML_TYPE_Q4_K,
-              GGML_TYPE_Q5_K, GGML_TYPE_Q6_K };
+    static const enum ggml_type WITH[] = { GGML_TYPE_Q4_0, GGML_TYPE_Q5_0, GGML_TYPE_Q4_K,
+        GGML_TYPE_Q5_K, GGML_TYPE_Q6_K };
     static const char           plain_path[] = "test-quantize.work/plain.gguf";
     for (size_t k = 0; k < sizeof(WITH) / sizeof(WITH[0]); ++k) {
         const char * const texts[] = { WITH[k] == GGML_TYPE_Q5_0 || WITH[k] == GGML_TYPE_Q4_0
@@ -614,12 +614,12 @@ static void test_importance(struct test * t) {
         struct quantize_overrides * o = overrides_of(t, texts);
         struct quantize_params      p = { .type = WITH[k], .overrides = o };
         test_check(t, status_of(t, p, plain_path, NULL, &err) == LRNN_ERROR_NONE, "%s", err.text);
-        p.imatrix        = &back;
-        p.imatrix_file   = "imatrix.gguf";
+        p.imatrix = &back;
+        p.imatrix_file = "imatrix.gguf";
         p.imatrix_sha256 = "00";
         test_check(t, status_of(t, p, OUT, NULL, &err) == LRNN_ERROR_NONE, "%s", err.text);
         struct model_file * plain = model_file_open(plain_path, &err);
-        struct model_file * with  = model_file_open(OUT, &err);
+        struct model_file * with = model_file_open(OUT, &err);
         for (int i = 0; i < 2 && plain != NULL && with != NULL; ++i) {
             const struct model_tensor * x = model_file_find_tensor(in, NAMES[i]);
             for (int64_t matrix = 0; matrix < x->ne[2]; ++matrix) {

@@ -9,14 +9,14 @@ enum { N_NUMBERS = 5, N_DRAWS = 6000 };
 
 // splitmix64 from the seed 1234567 (Rosetta Code), xoroshiro128+ from the state 1, 2 (the tests of
 // the Rust crate rand_xoshiro).
-static const uint64_t SPLITMIX[N_NUMBERS]  = { UINT64_C(6457827717110365317),
-     UINT64_C(3203168211198807973), UINT64_C(9817491932198370423), UINT64_C(4593380528125082431),
-     UINT64_C(16408922859458223821) };
+static const uint64_t SPLITMIX[N_NUMBERS] = { UINT64_C(6457827717110365317),
+    UINT64_C(3203168211198807973), UINT64_C(9817491932198370423), UINT64_C(4593380528125082431),
+    UINT64_C(16408922859458223821) };
 static const uint64_t XOROSHIRO[N_NUMBERS] = { 3, UINT64_C(412333834243),
     UINT64_C(2360170716294286339), UINT64_C(9295852285959843169), UINT64_C(2797080929874688578) };
 
 static void check_published(struct test * t) {
-    uint64_t split  = 1234567;
+    uint64_t split = 1234567;
     uint64_t xoro[] = { 1, 2 };
     for (int i = 0; i < N_NUMBERS; ++i) {
         const uint64_t s = splitmix64(&split);
@@ -33,7 +33,7 @@ static void check_published(struct test * t) {
 // All numbers below n are drawn, none too often and nothing else.
 static void check_below(struct test * t, uint32_t n) {
     int      drawn[2][8] = { { 0 } };
-    uint64_t state[2]    = { 1, 1 };
+    uint64_t state[2] = { 1, 1 };
     for (int i = 0; i < N_DRAWS; ++i) {
         const uint64_t a = random_below(&state[0], n);
         const uint32_t b = random_below_u32(&state[1], n);
@@ -55,7 +55,7 @@ static void check_below(struct test * t, uint32_t n) {
 // A third of all numbers is below a third of n, or a multiple of 3. Without the rejected numbers it
 // would be half of them, because 2⁶⁴ and 2³² are no multiples of n.
 static void check_large(struct test * t) {
-    const uint64_t n     = UINT64_C(3) << 62;
+    const uint64_t n = UINT64_C(3) << 62;
     const uint32_t n_u32 = UINT32_C(3) << 30;
     uint64_t       state = 1;
     int            n_low = 0, n_multiples = 0;

@@ -32,11 +32,11 @@ static const char * const FORM_NAMES[N_FORMS] = { "json", "buckets.csv", "prefix
     "html", "table", "table of 80 columns" };
 
 static struct text write_form(struct test * t, const struct report * r, enum form form) {
-    const struct report_screen wide   = { .columns = 100 };
+    const struct report_screen wide = { .columns = 100 };
     const struct report_screen narrow = { .columns = 80, .utf8 = true };
-    struct text                text   = { 0 };
-    FILE *                     out    = open_memstream(&text.data, &text.size);
-    bool                       ok     = out != NULL;
+    struct text                text = { 0 };
+    FILE *                     out = open_memstream(&text.data, &text.size);
+    bool                       ok = out != NULL;
     switch (form) {
         case JSON: ok = ok && report_write_json(r, out); break;
         case BUCKETS: ok = ok && report_write_buckets_csv(r, out); break;
@@ -54,13 +54,13 @@ static struct text write_form(struct test * t, const struct report * r, enum for
 
 static bool read_report(struct test * t, const char * const * paths, int n, enum loss_unit unit,
         bool log2_x, int64_t smooth, struct report * r) {
-    const struct report_params p   = { .paths = paths,
-          .n_paths                            = n,
-          .bucket                             = -1,
-          .tolerance                          = 0.02,
-          .unit                               = unit,
-          .log2_x                             = log2_x,
-          .smooth                             = smooth };
+    const struct report_params p = { .paths = paths,
+        .n_paths = n,
+        .bucket = -1,
+        .tolerance = 0.02,
+        .unit = unit,
+        .log2_x = log2_x,
+        .smooth = smooth };
     struct lrnn_error          err = { LRNN_ERROR_NONE, "" };
     return test_check(t, report_read(&p, r, &err), "report: %s", err.text);
 }
@@ -93,7 +93,7 @@ static bool xml_text(struct xml * x, const char * stop) {
         }
         if (c == '&') {
             static const char * const KNOWN[] = { "&amp;", "&lt;", "&gt;", "&quot;", "&#177;" };
-            bool                      known   = false;
+            bool                      known = false;
             for (size_t i = 0; i < sizeof(KNOWN) / sizeof(KNOWN[0]); ++i) {
                 known |= strncmp(x->p, KNOWN[i], strlen(KNOWN[i])) == 0;
             }
@@ -179,7 +179,7 @@ static bool xml_is_well_formed(const struct text * text, const char ** why) {
                 x.p += 2;
             } else if (*x.p == '>' && depth < DEPTH) {
                 open[depth].name = name;
-                open[depth++].n  = n;
+                open[depth++].n = n;
                 x.p++;
             } else {
                 xml_fail(&x, "an element that does not end");
@@ -279,7 +279,7 @@ static void check_columns(
         const unsigned char c = (unsigned char) text->data[i];
         has_controls |= (c < 0x20 && c != '\n') || c == 0x7f ||
                         (c == 0xc2 && (unsigned char) text->data[i + 1] < 0xa0);
-        n       = c == '\n' ? 0 : n + ((c & 0xc0) != 0x80);
+        n = c == '\n' ? 0 : n + ((c & 0xc0) != 0x80);
         longest = n > longest ? n : longest;
     }
     test_check(t, longest <= columns && longest > columns / 2,
@@ -308,32 +308,32 @@ static void check_forms(struct test * t, const struct report * r) {
 // Names that need escapes in every format, a degrading model, non-finite losses, two tokenizers,
 // sources.
 static void test_forms(struct test * t) {
-    const char * paths[]         = { "test-report-0.nll", "test-report-1.nll", "test-report-2.nll",
-                "test-report-3.nll", "test-report-4.nll", "test-report-5.nll" };
+    const char * paths[] = { "test-report-0.nll", "test-report-1.nll", "test-report-2.nll",
+        "test-report-3.nll", "test-report-4.nll", "test-report-5.nll" };
     const struct synthetic plain = { .model = "plain",
-        .trained_length                     = 512,
-        .window                             = 4096,
-        .n_windows                          = 12,
-        .level                              = 0.6,
-        .spread                             = 0.2,
-        .warm                               = 1.0,
-        .sources                            = "web\t<b>&\"books\"" };
+        .trained_length = 512,
+        .window = 4096,
+        .n_windows = 12,
+        .level = 0.6,
+        .spread = 0.2,
+        .warm = 1.0,
+        .sources = "web\t<b>&\"books\"" };
     struct synthetic       runs[6] = { plain, plain, plain, plain, plain, plain };
-    runs[0].norm                   = 1.0;
-    runs[1].model                  = "<script>\"x\" & 'y', z</script>-q4_k";
-    runs[1].quantization           = "q4_k";
-    runs[1].level                  = 0.61;
+    runs[0].norm = 1.0;
+    runs[1].model = "<script>\"x\" & 'y', z</script>-q4_k";
+    runs[1].quantization = "q4_k";
+    runs[1].level = 0.61;
     runs[2].model = "a name that is a good deal longer than any table or chart would like it to be "
                     "\xc3\xa9\xe4\xb8\xad";
     runs[2].trained_length = 1024;
-    runs[2].rise           = 2.0;
-    runs[3].model          = "nan";
-    runs[3].nan_window     = 5;
-    runs[3].nan_position   = 3000;
-    runs[4].model          = "other tokens";
-    runs[4].tokenizer      = "t1";
+    runs[2].rise = 2.0;
+    runs[3].model = "nan";
+    runs[3].nan_window = 5;
+    runs[3].nan_position = 3000;
+    runs[4].model = "other tokens";
+    runs[4].tokenizer = "t1";
     runs[5] = (struct synthetic) { .model = "few windows", .dataset = "other", .level = 0.6 };
-    runs[5].window    = 600;
+    runs[5].window = 600;
     runs[5].n_windows = 2;
     struct lrnn_error err;
     for (int i = 0; i < 6; ++i) {
@@ -366,18 +366,18 @@ static void test_forms(struct test * t) {
 
 // Four shards, in any order, give the bytes of one file in every format. So does a second report.
 static void test_shards(struct test * t) {
-    const char *      whole[]  = { "test-report-whole.nll", "test-report-other.nll" };
+    const char *      whole[] = { "test-report-whole.nll", "test-report-other.nll" };
     const char *      shards[] = { "test-report-3of4.nll", "test-report-1of4.nll",
              "test-report-4of4.nll", "test-report-2of4.nll", "test-report-other.nll" };
     const int         number[] = { 3, 1, 4, 2 };
-    struct synthetic  s        = { .model = "a",
-                .trained_length           = 256,
-                .window                   = 1024,
-                .n_windows                = 21,
-                .group                    = 2,
-                .level                    = 0.6,
-                .spread                   = 0.2,
-                .warm                     = 1.0 };
+    struct synthetic  s = { .model = "a",
+         .trained_length = 256,
+         .window = 1024,
+         .n_windows = 21,
+         .group = 2,
+         .level = 0.6,
+         .spread = 0.2,
+         .warm = 1.0 };
     struct report     one, again, split;
     struct lrnn_error err;
 
@@ -388,8 +388,8 @@ static void test_shards(struct test * t) {
         test_check(t, synthetic_write(&s, shards[i], &err), "%s", err.text);
     }
     s.n_shards = s.shard = 0;
-    s.model              = "b";
-    s.wobble             = 0.02;
+    s.model = "b";
+    s.wobble = 0.02;
     test_check(t, synthetic_write(&s, whole[1], &err), "%s", err.text);
 
     if (read_report(t, whole, 2, LOSS_PPL, true, 0, &one) &&
@@ -415,10 +415,10 @@ static void test_shards(struct test * t) {
     test_check(t,
             !report_read(&missing, &one, &err) && strstr(err.text, "shard 2 is missing") != NULL,
             "a missing shard: %s", err.text);
-    s.model    = "a";
-    s.wobble   = 0.0;
+    s.model = "a";
+    s.wobble = 0.0;
     s.n_shards = 4;
-    s.shard    = 1;
+    s.shard = 1;
     test_check(t, synthetic_write(&s, whole[1], &err), "%s", err.text);
     const struct report_params overlap = { .paths = shards, .n_paths = 5, .bucket = -1 };
     test_check(t, !report_read(&overlap, &one, &err) && strstr(err.text, "overlap") != NULL,
@@ -452,45 +452,45 @@ static void test_chart(struct test * t) {
         };
     }
     for (int i = 0; i <= BINS; ++i) {
-        edges[i]         = -1.0 + 0.25 * i;
+        edges[i] = -1.0 + 0.25 * i;
         counts[i % BINS] = 3.0 * i;
     }
     steps[0] = (struct chart_series) {
         .name = "layer 0", .kind = CHART_STEPS, .n = BINS, .x = edges, .y = counts
     };
-    steps[1]                          = (struct chart_series) { .name = "layer 1",
-                                 .kind                                = CHART_STEPS,
-                                 .n                                   = BINS,
-                                 .x                                   = edges,
-                                 .y                                   = counts,
-                                 .color                               = 1,
-                                 .dash                                = 1 };
+    steps[1] = (struct chart_series) { .name = "layer 1",
+        .kind = CHART_STEPS,
+        .n = BINS,
+        .x = edges,
+        .y = counts,
+        .color = 1,
+        .dash = 1 };
     const struct chart_panel panels[] = {
-        { .title          = "lines",
-                .x_label  = "x",
-                .y_label  = "y",
-                .x_scale  = CHART_LOG2,
-                .height   = 250.0,
-                .series   = series,
+        { .title = "lines",
+                .x_label = "x",
+                .y_label = "y",
+                .x_scale = CHART_LOG2,
+                .height = 250.0,
+                .series = series,
                 .n_series = N },
-        { .title          = "eigenvalues",
-                .x_label  = "eigenvalue",
-                .y_label  = "count",
-                .height   = 150.0,
-                .series   = steps,
+        { .title = "eigenvalues",
+                .x_label = "eigenvalue",
+                .y_label = "count",
+                .height = 150.0,
+                .series = steps,
                 .n_series = 2 },
         { .title = "nothing", .x_label = "x", .height = 100.0 },
     };
     const struct chart_stack stacks[] = { { &panels[0], 1 }, { &panels[1], 2 } };
-    const struct chart       chart    = {
-                 .title       = "test",
-                 .stacks      = stacks,
-                 .n_stacks    = 2,
-                 .n_across    = 2,
-                 .panel_width = 300.0,
+    const struct chart       chart = {
+              .title = "test",
+              .stacks = stacks,
+              .n_stacks = 2,
+              .n_across = 2,
+              .panel_width = 300.0,
     };
     struct text text = { 0 };
-    FILE *      out  = open_memstream(&text.data, &text.size);
+    FILE *      out = open_memstream(&text.data, &text.size);
     test_check(t, chart_write_svg(&chart, out), "a chart");
     fclose(out);
     check_xml(t, &text, "a chart");

@@ -47,8 +47,8 @@ static void draw(struct lrnn_sampler_params p, int n, int counts[V]) {
 
 static void test_greedy(void) {
     struct lrnn_sampler_params p = plain(0);
-    p.temperature                = 0.0f;
-    struct lrnn_sampler * s      = make(p);
+    p.temperature = 0.0f;
+    struct lrnn_sampler * s = make(p);
     float                 lp;
     test_check(&t, lrnn_sampler_sample(s, LOGITS, V, &lp, NULL) == 1,
             "temperature 0 does not choose the most likely token");
@@ -71,7 +71,7 @@ static void test_frequencies(void) {
     const float temperatures[] = { 0.5f, 1.0f, 2.0f };
     for (int k = 0; k < 3; ++k) {
         struct lrnn_sampler_params p = plain(11 + (uint64_t) k);
-        p.temperature                = temperatures[k];
+        p.temperature = temperatures[k];
         int    counts[V];
         double sum = 0.0, chi = 0.0;
         draw(p, DRAWS, counts);
@@ -92,7 +92,7 @@ static void test_frequencies(void) {
 static void test_truncation(void) {
     int                        counts[V];
     struct lrnn_sampler_params p = plain(3);
-    p.top_k                      = 3;
+    p.top_k = 3;
     draw(p, 5000, counts);
     test_check(&t,
             counts[1] > 0 && counts[5] > 0 && counts[2] > 0 &&
@@ -100,7 +100,7 @@ static void test_truncation(void) {
             "top_k 3 does not keep the 3 most likely tokens");
 
     // probabilities 0.415 0.252 0.153 …: two tokens reach 0.6
-    p        = plain(4);
+    p = plain(4);
     p.drop_p = 0.4f;
     draw(p, 5000, counts);
     test_check(&t,
@@ -108,7 +108,7 @@ static void test_truncation(void) {
             "drop_p 0.4 does not keep the 2 most likely tokens");
 
     // exp(−0.5) = 0.607, exp(−1) = 0.368
-    p       = plain(5);
+    p = plain(5);
     p.min_p = 0.5f;
     draw(p, 5000, counts);
     test_check(&t,
@@ -118,10 +118,10 @@ static void test_truncation(void) {
 
 static void test_penalty(void) {
     struct lrnn_sampler_params p = plain(0);
-    p.temperature                = 0.0f;
-    p.repeat_penalty             = 2.0f;
-    p.repeat_last                = 2;
-    struct lrnn_sampler * s      = make(p);
+    p.temperature = 0.0f;
+    p.repeat_penalty = 2.0f;
+    p.repeat_last = 2;
+    struct lrnn_sampler * s = make(p);
     // 1 drops from 3.0 to 1.5, so 5 (2.5) follows, then 2 (2.0); then 1 is no longer recent
     const int32_t expected[] = { 1, 5, 2, 1 };
     for (int i = 0; i < 4; ++i) {
@@ -153,9 +153,9 @@ static void test_penalty_values(void) {
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
         struct lrnn_sampler_params p = plain(0);
-        p.temperature                = 0.0f;
-        p.repeat_penalty             = 2.0f;
-        struct lrnn_sampler * s      = make(p);
+        p.temperature = 0.0f;
+        p.repeat_penalty = 2.0f;
+        struct lrnn_sampler * s = make(p);
         for (int k = 0; k < cases[i].n_recent; ++k) {
             lrnn_sampler_accept(s, 0);
         }
@@ -170,10 +170,10 @@ static void test_penalty_values(void) {
 static void test_boundaries(void) {
     static const float logits[4] = { 0.0f };
     for (int keep = 1; keep <= 4; ++keep) {
-        struct lrnn_sampler_params p  = plain(9);
-        p.drop_p                      = 1.0f - 0.25f * (float) keep;
-        p.min_p                       = 1.0f;
-        struct lrnn_sampler * s       = make(p);
+        struct lrnn_sampler_params p = plain(9);
+        p.drop_p = 1.0f - 0.25f * (float) keep;
+        p.min_p = 1.0f;
+        struct lrnn_sampler * s = make(p);
         bool                  seen[4] = { false };
         for (int i = 0; i < 1000; ++i) {
             const int32_t token = lrnn_sampler_sample(s, logits, 4, NULL, NULL);
@@ -200,8 +200,8 @@ struct generator {
 
 static uint64_t splitmix(uint64_t * x) {
     uint64_t z = *x += UINT64_C(0x9e3779b97f4a7c15);
-    z          = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z          = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
     return z ^ z >> 31;
 }
 
@@ -219,7 +219,7 @@ static int32_t define_token(const struct lrnn_sampler_params * p, const float * 
     double  logit[N], sum = 0.0, before = 0.0, total = 0.0;
     int     order[N], n = N;
     bool    recent[N] = { false };
-    int32_t token     = -1;
+    int32_t token = -1;
     for (int i = n_history - p->repeat_last; i < n_history; ++i) {
         if (i >= 0) {
             recent[history[i]] = true;
@@ -228,7 +228,7 @@ static int32_t define_token(const struct lrnn_sampler_params * p, const float * 
     for (int i = 0; i < N; ++i) {
         const double penalty = recent[i] ? (double) p->repeat_penalty : 1.0;
         logit[i] = logits[i] > 0.0f ? (double) logits[i] / penalty : (double) logits[i] * penalty;
-        int at   = i;
+        int at = i;
         for (; at > 0 && logit[order[at - 1]] < logit[i]; --at) {
             order[at] = order[at - 1];
         }
@@ -261,21 +261,21 @@ static int32_t define_token(const struct lrnn_sampler_params * p, const float * 
 }
 
 static void test_definition(void) {
-    struct test_rng rng    = { 1 };
+    struct test_rng rng = { 1 };
     int             n_edge = 0;
     for (int i = 0; i < 400; ++i) {
         struct lrnn_sampler_params p = {
-            .temperature    = test_below(&rng, 8) == 0 ? 0.0f : (float) test_uniform(&rng, 0.3, 2),
-            .top_k          = (int32_t) test_below(&rng, N + 2),
-            .drop_p         = (float) test_uniform(&rng, 0.0, 0.7),
-            .min_p          = (float) test_uniform(&rng, 0.0, 0.3),
+            .temperature = test_below(&rng, 8) == 0 ? 0.0f : (float) test_uniform(&rng, 0.3, 2),
+            .top_k = (int32_t) test_below(&rng, N + 2),
+            .drop_p = (float) test_uniform(&rng, 0.0, 0.7),
+            .min_p = (float) test_uniform(&rng, 0.0, 0.3),
             .repeat_penalty = (float) test_uniform(&rng, 0.7, 2.0),
-            .repeat_last    = (int32_t) (1 + test_below(&rng, 6)),
-            .seed           = test_next(&rng),
+            .repeat_last = (int32_t) (1 + test_below(&rng, 6)),
+            .seed = test_next(&rng),
         };
         uint64_t              seed = p.seed;
-        struct generator      g    = { splitmix(&seed), splitmix(&seed) };
-        struct lrnn_sampler * s    = make(p);
+        struct generator      g = { splitmix(&seed), splitmix(&seed) };
+        struct lrnn_sampler * s = make(p);
         int32_t               history[48];
         for (int k = 0; k < 48; ++k) {
             float logits[N];
@@ -283,10 +283,10 @@ static void test_definition(void) {
                 logits[j] = (float) test_normal(&rng);
             }
             // the generator is used only if there is something to choose
-            const double  u        = p.temperature == 0.0f ? 0.0 : generator_next(&g);
+            const double  u = p.temperature == 0.0f ? 0.0 : generator_next(&g);
             const int32_t expected = define_token(&p, logits, history, k, u);
             float         log_prob = NAN;
-            const int32_t token    = lrnn_sampler_sample(s, logits, N, &log_prob, NULL);
+            const int32_t token = lrnn_sampler_sample(s, logits, N, &log_prob, NULL);
             n_edge += expected < 0;
             if (!test_check(&t, expected < 0 || token == expected,
                         "parameters %d, token %d: %d, by definition %d", i, k, token, expected) ||
@@ -370,8 +370,8 @@ static void test_options(void) {
     }
     p.temperature = 1.0f;
     for (uint64_t seed = 0; seed < 200; ++seed) {
-        p.drop_p                = 1.0f;
-        p.seed                  = seed;
+        p.drop_p = 1.0f;
+        p.seed = seed;
         struct lrnn_sampler * s = make(p);
         test_check(&t, lrnn_sampler_sample(s, LOGITS, V, NULL, NULL) == 1,
                 "top_p 0 does not keep only the most likely token");
@@ -384,26 +384,26 @@ static void test_invalid(void) {
     for (int i = 0; i < 8; ++i) {
         bad[i] = plain(0);
     }
-    bad[0].temperature    = -1.0f;
-    bad[1].temperature    = NAN;
-    bad[2].drop_p         = 1.5f;
-    bad[3].min_p          = -0.1f;
-    bad[4].top_k          = -1;
+    bad[0].temperature = -1.0f;
+    bad[1].temperature = NAN;
+    bad[2].drop_p = 1.5f;
+    bad[3].min_p = -0.1f;
+    bad[4].top_k = -1;
     bad[5].repeat_penalty = -1.0f;
-    bad[6].repeat_last    = -2;
-    bad[7].repeat_last    = 1 << 20;
+    bad[6].repeat_last = -2;
+    bad[7].repeat_last = 1 << 20;
     for (int i = 0; i < 8; ++i) {
         struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
-        struct lrnn_sampler * s   = lrnn_sampler_new(&bad[i], &err);
+        struct lrnn_sampler * s = lrnn_sampler_new(&bad[i], &err);
         test_check(&t, s == NULL && err.text[0] != '\0',
                 "invalid parameters %d: accepted, or rejected without a message", i);
         lrnn_sampler_free(s);
     }
-    struct lrnn_sampler * s             = make(plain(0));
+    struct lrnn_sampler * s = make(plain(0));
     const float           nan_logits[3] = { 0.0f, NAN, 1.0f };
-    const float           no_logits[2]  = { -INFINITY, -INFINITY };
-    const float           one_logit[2]  = { -INFINITY, 0.0f };
-    struct lrnn_error     err           = { LRNN_ERROR_NONE, "" };
+    const float           no_logits[2] = { -INFINITY, -INFINITY };
+    const float           one_logit[2] = { -INFINITY, 0.0f };
+    struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
     test_check(&t, lrnn_sampler_sample(s, nan_logits, 3, NULL, &err) == LRNN_SAMPLE_NOT_FINITE,
             "a token is sampled from NaN");
     test_check(&t, strstr(err.text, "NaN") != NULL, "the message does not name NaN: %s", err.text);

@@ -149,20 +149,20 @@ static void test_ids_by_hand(struct test * t) {
 }
 
 static void test_ids_random(struct test * t) {
-    struct test_rng rng     = { 1 };
+    struct test_rng rng = { 1 };
     int             n_valid = 0, n_wrong = 0;
     const int       n = 300000;
     for (int c = 0; c < n; ++c) {
-        const int n_snap   = (int) test_below(&rng, 3);
-        const int n_seqs   = 1 + (int) test_below(&rng, 3);
-        const int n_slots  = 1 + (int) test_below(&rng, 12);
+        const int n_snap = (int) test_below(&rng, 3);
+        const int n_seqs = 1 + (int) test_below(&rng, 3);
+        const int n_slots = 1 + (int) test_below(&rng, 12);
         const int n_tokens = 1 + (int) test_below(&rng, 6);
-        const int stride   = GGML_SCAN_SNAPS + n_snap;
+        const int stride = GGML_SCAN_SNAPS + n_snap;
         int32_t   ids[MAX_IDS];
         int       next = 0; // mostly a partition of the tokens
         for (int s = 0; s < n_seqs; ++s) {
-            int32_t *     id      = ids + s * stride;
-            const int32_t in      = (int32_t) test_below(&rng, n_slots + 1) - 1;
+            int32_t *     id = ids + s * stride;
+            const int32_t in = (int32_t) test_below(&rng, n_slots + 1) - 1;
             id[GGML_SCAN_SLOT_IN] = in;
             id[GGML_SCAN_SLOT_OUT] =
                     test_below(&rng, 2) == 0 && in >= 0 ? in : (int32_t) test_below(&rng, n_slots);
@@ -210,15 +210,15 @@ enum {
 static void spoil(struct test * t, struct test_arena * a, struct test_scan * s,
         struct ggml_tensor * x, const char * name, const int64_t * at, float value, int finds,
         bool has_head, int64_t head, int64_t token) {
-    struct ggml_tensor * state  = *test_scan_state(s);
+    struct ggml_tensor * state = *test_scan_state(s);
     float *              before = test_copy(state);
-    const float          old    = test_get(x, at[0], at[1], at[2], at[3]);
+    const float          old = test_get(x, at[0], at[1], at[2], at[3]);
     test_set(x, at[0], at[1], at[2], at[3], value);
     struct ggml_tensor * op = test_scan_build(t, a, s, GGML_SCAN_PATH_STEP);
     test_compute(a, op, 2);
     for (int bit = 1; bit < ALL_CHECKS; bit <<= 1) {
         struct lrnn_error err = { LRNN_ERROR_NONE, "" };
-        const bool        ok  = ggml_scan_check_values(op, bit, &err);
+        const bool        ok = ggml_scan_check_values(op, bit, &err);
         test_check(t, ok == !(finds & bit), "check %d %s %s = %g: %s", bit,
                 ok ? "accepts" : "reports", name, (double) value, err.text);
         if (!ok) {
@@ -237,7 +237,7 @@ static void spoil(struct test * t, struct test_arena * a, struct test_scan * s,
 }
 
 static void test_values(struct test * t) {
-    struct test_rng   rng   = { 2 };
+    struct test_rng   rng = { 2 };
     struct test_batch batch = { .n_seqs = 2, .len = { 33, 11 } };
     const int64_t     T = 44, D_K = 8, D_V = 8, H = 4, n_h = 2;
     const int64_t     head = 3, token = 37;
@@ -252,12 +252,12 @@ static void test_values(struct test * t) {
     *args = (struct ggml_householder_scan_args) {
         .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", D_K * D_V * H,
                 test_batch_slots(&batch), 1, 1),
-        .ids   = test_batch_ids(&a, &batch),
-        .q     = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "q", D_K, H, 1, T),
-        .k     = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "k", D_K, H, n_h, T),
-        .v     = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "v", D_V, H, n_h, T),
-        .beta  = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "beta", 1, H, n_h, T),
-        .gate  = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "gate", D_K, H, 1, T),
+        .ids = test_batch_ids(&a, &batch),
+        .q = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "q", D_K, H, 1, T),
+        .k = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "k", D_K, H, n_h, T),
+        .v = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "v", D_V, H, n_h, T),
+        .beta = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "beta", 1, H, n_h, T),
+        .gate = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "gate", D_K, H, 1, T),
         .scale = 1.0f,
     };
     test_fill_normal(args->state, &rng, 1.0);
@@ -267,15 +267,15 @@ static void test_values(struct test * t) {
     test_fill_uniform(args->beta, &rng, 0.0, 2.0);
     test_fill_uniform(args->gate, &rng, -1.0, 1.0);
 
-    const int64_t        at[4]   = { 5, head, 0, token };
+    const int64_t        at[4] = { 5, head, 0, token };
     const int64_t        at_f[4] = { 5, head, 1, token };
     const int64_t        at_0[4] = { 0, head, 1, token };
-    const int            finite  = GGML_SCAN_CHECK_FINITE;
+    const int            finite = GGML_SCAN_CHECK_FINITE;
     const int            in_beta = GGML_SCAN_CHECK_BETA;
     const int            in_gate = GGML_SCAN_CHECK_GATE;
     const int            in_keys = GGML_SCAN_CHECK_KEYS;
-    struct ggml_tensor * op      = test_scan_build(t, &a, &s, GGML_SCAN_PATH_STEP);
-    struct lrnn_error    err     = { LRNN_ERROR_NONE, "" };
+    struct ggml_tensor * op = test_scan_build(t, &a, &s, GGML_SCAN_PATH_STEP);
+    struct lrnn_error    err = { LRNN_ERROR_NONE, "" };
     // the ends of the ranges are valid
     test_set(args->beta, 0, 0, 0, 0, 0.0f);
     test_set(args->beta, 0, 1, 0, 0, 2.0f);
@@ -320,15 +320,15 @@ static void test_values(struct test * t) {
     for (int form = 0; form < 3; ++form) {
         test_arena_init(&a);
         const int64_t    size = form == 2 ? D_K * D_V + D_K + 1 : D_K * D_V;
-        struct test_scan g    = { .op = TEST_SIGNED, .batch = batch, .text = "values" };
+        struct test_scan g = { .op = TEST_SIGNED, .batch = batch, .text = "values" };
 
         g.sign = (struct ggml_signed_scan_args) {
             .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", size * H,
                     test_batch_slots(&batch), 1, 1),
-            .ids   = test_batch_ids(&a, &batch),
-            .c     = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "c", D_K, H, 1, T),
-            .b     = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "b", D_K, H, 1, T),
-            .x     = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "x", D_V, H, 1, T),
+            .ids = test_batch_ids(&a, &batch),
+            .c = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "c", D_K, H, 1, T),
+            .b = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "b", D_K, H, 1, T),
+            .x = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "x", D_V, H, 1, T),
             .scale = 1.0f,
         };
         test_fill_normal(g.sign.state, &rng, 1.0);
@@ -337,7 +337,7 @@ static void test_values(struct test * t) {
         test_fill_normal(g.sign.x, &rng, 1.0);
         const int64_t at_g[4] = { 0, head, 0, token };
         if (form == 0) {
-            g.sign.gate  = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "gate", 1, H, 1, T);
+            g.sign.gate = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "gate", 1, H, 1, T);
             g.sign.bonus = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "bonus", D_K, H, 1, 1);
             test_fill_uniform(g.sign.gate, &rng, -1.0, 1.0);
             test_fill_normal(g.sign.bonus, &rng, 1.0);
@@ -350,7 +350,7 @@ static void test_values(struct test * t) {
             spoil(t, &a, &g, g.sign.x, "x", at, NAN, finite, true, head, token);
         } else if (form == 1) {
             g.sign.dt = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "dt", D_V, H, 1, T);
-            g.sign.A  = test_tensor(&a, GGML_TYPE_F32, TEST_REVERSED, "A", D_V, D_K, H, 1);
+            g.sign.A = test_tensor(&a, GGML_TYPE_F32, TEST_REVERSED, "A", D_V, D_K, H, 1);
             test_fill_uniform(g.sign.dt, &rng, 0.01, 0.3);
             test_fill_uniform(g.sign.A, &rng, -5.0, -1.0);
             spoil(t, &a, &g, g.sign.dt, "dt", at, NAN, finite, true, head, token);
@@ -377,10 +377,10 @@ static void test_values(struct test * t) {
     c.conv = (struct ggml_short_conv_args) {
         .state = test_tensor(
                 &a, GGML_TYPE_F32, TEST_DENSE, "state", 3 * 10, test_batch_slots(&batch), 1, 1),
-        .ids    = test_batch_ids(&a, &batch),
-        .x      = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "x", 10, T, 1, 1),
+        .ids = test_batch_ids(&a, &batch),
+        .x = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "x", 10, T, 1, 1),
         .weight = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "weight", 4, 10, 1, 1),
-        .bias   = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "bias", 10, 1, 1, 1),
+        .bias = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "bias", 10, 1, 1, 1),
     };
     test_fill_normal(c.conv.state, &rng, 1.0);
     test_fill_normal(c.conv.x, &rng, 1.0);

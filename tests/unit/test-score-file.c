@@ -29,40 +29,40 @@ static size_t record_size(void) {
 
 static struct score_meta sample_meta(void) {
     return (struct score_meta) {
-        .tool             = "lrnn-perplexity 0.1.0",
-        .model            = "delta",
-        .model_hash       = "ab",
-        .model_family     = "delta_net",
-        .eigenvalues      = "[-1,1]",
-        .quantization     = "f32",
-        .parameters       = INT64_C(340000000000),
-        .trained_length   = 2048,
-        .n_vocab          = 32000,
-        .tokenizer_hash   = "cd",
-        .dataset          = "text",
+        .tool = "lrnn-perplexity 0.1.0",
+        .model = "delta",
+        .model_hash = "ab",
+        .model_family = "delta_net",
+        .eigenvalues = "[-1,1]",
+        .quantization = "f32",
+        .parameters = INT64_C(340000000000),
+        .trained_length = 2048,
+        .n_vocab = 32000,
+        .tokenizer_hash = "cd",
+        .dataset = "text",
         .data_fingerprint = "ef",
-        .template         = "Problem: {p}\nSolution: \\frac\r{s}",
-        .files            = "a.jsonl\tb c.jsonl",
-        .sources          = "web",
-        .records          = 3,
-        .documents        = 2,
-        .filtered         = 1,
-        .malformed        = 0,
-        .lone_surrogates  = 4,
-        .complaints       = "",
-        .protocol         = "custom",
-        .mode             = "packed",
-        .bos              = "doc",
-        .eos              = "none",
-        .reset            = "window",
-        .window           = W,
-        .same_targets     = "",
-        .probe            = with_norms ? "state-norm" : "",
-        .n_batch          = 64,
-        .group            = GROUP,
-        .n_windows        = N_WINDOWS,
-        .shard            = 1,
-        .n_shards         = 1,
+        .template = "Problem: {p}\nSolution: \\frac\r{s}",
+        .files = "a.jsonl\tb c.jsonl",
+        .sources = "web",
+        .records = 3,
+        .documents = 2,
+        .filtered = 1,
+        .malformed = 0,
+        .lone_surrogates = 4,
+        .complaints = "",
+        .protocol = "custom",
+        .mode = "packed",
+        .bos = "doc",
+        .eos = "none",
+        .reset = "window",
+        .window = W,
+        .same_targets = "",
+        .probe = with_norms ? "state-norm" : "",
+        .n_batch = 64,
+        .group = GROUP,
+        .n_windows = N_WINDOWS,
+        .shard = 1,
+        .n_shards = 1,
     };
 }
 
@@ -77,9 +77,9 @@ struct sample {
 
 static struct score_window sample_window(struct sample * s, int64_t index) {
     for (int i = 0; i < N; ++i) {
-        s->nll[i]   = i == 5 && index == 3   ? NAN
-                      : i == 6 && index == 3 ? INFINITY
-                                             : (float) (index + 1) / (float) (i + 1);
+        s->nll[i] = i == 5 && index == 3   ? NAN
+                    : i == 6 && index == 3 ? INFINITY
+                                           : (float) (index + 1) / (float) (i + 1);
         s->bytes[i] = (uint16_t) (i * 7919 + (int) index);
         s->flags[i] = (uint8_t) ((i + (int) index) % 4);
     }
@@ -91,19 +91,19 @@ static struct score_window sample_window(struct sample * s, int64_t index) {
     };
     for (int i = 0; i < N_NORMS; ++i) {
         s->norms[i] = (struct score_norm) { .at = 2 << i,
-            .layer                              = i,
+            .layer = i,
             .norm = i == 2 && index == 3 ? INFINITY : 0.5f * (float) (index + i) };
     }
     return (struct score_window) {
-        .index     = index,
+        .index = index,
         .n_targets = N,
-        .nll       = s->nll,
-        .bytes     = s->bytes,
-        .flags     = s->flags,
-        .spans     = s->spans,
-        .n_spans   = N_SPANS,
-        .norms     = s->norms,
-        .n_norms   = with_norms ? N_NORMS : 0,
+        .nll = s->nll,
+        .bytes = s->bytes,
+        .flags = s->flags,
+        .spans = s->spans,
+        .n_spans = N_SPANS,
+        .norms = s->norms,
+        .n_norms = with_norms ? N_NORMS : 0,
     };
 }
 
@@ -139,7 +139,7 @@ static void write_rest(struct score_writer * w, const struct score_meta * meta, 
 
 static void write_file(const char * path, const struct score_meta * meta) {
     struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
-    struct score_writer * w   = score_writer_create(path, meta, &err);
+    struct score_writer * w = score_writer_create(path, meta, &err);
     test_check(&t, w != NULL, "%s", err.text);
     write_rest(w, meta, 0);
 }
@@ -217,13 +217,13 @@ static void test_torn(const char * whole) {
     const struct score_meta meta = sample_meta();
     char                    path[512];
     size_t                  size;
-    uint8_t *               data     = test_read_file(whole, &size);
+    uint8_t *               data = test_read_file(whole, &size);
     const size_t            n_record = record_size();
     const size_t            n_header = size - N_WINDOWS * n_record;
     test_check(&t, n_record % 61 != 0, "truncations hit the same bytes of each record");
     in_folder(path, "torn.nll");
     for (size_t cut = 0; cut <= size; cut += cut < n_header ? 203 : 61) {
-        struct lrnn_error err    = { LRNN_ERROR_NONE, "" };
+        struct lrnn_error err = { LRNN_ERROR_NONE, "" };
         int64_t           n_done = -1;
         size_t            n;
         test_write_file(path, data, cut);
@@ -240,9 +240,9 @@ static void test_torn(const char * whole) {
     // the last block was allocated but never written
     memset(data + size - n_record, 0, n_record);
     test_write_file(path, data, size);
-    struct lrnn_error     err    = { LRNN_ERROR_NONE, "" };
+    struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
     int64_t               n_done = -1;
-    struct score_writer * w      = score_writer_resume(path, &meta, &n_done, &err);
+    struct score_writer * w = score_writer_resume(path, &meta, &n_done, &err);
     test_check(&t, w != NULL && n_done == N_WINDOWS - 1, "zeros at the end: %s", err.text);
     score_writer_close(w, &err);
     free(data);
@@ -252,15 +252,15 @@ static void test_torn(const char * whole) {
 static void test_damage(const char * whole) {
     char         path[512];
     size_t       size;
-    uint8_t *    data    = test_read_file(whole, &size);
+    uint8_t *    data = test_read_file(whole, &size);
     const char * paths[] = { in_folder(path, "damaged.nll") };
     test_write_file(path, data, size);
     FILE * f =
             fopen(path, "r+b"); // changes bytes in place, which is faster than rewriting the file
     for (size_t at = 0; at < size && f != NULL; ++at) {
         struct scores     scores;
-        struct lrnn_error err    = { LRNN_ERROR_NONE, "" };
-        const uint8_t     other  = data[at] ^ (uint8_t) (1 + at % 255);
+        struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+        const uint8_t     other = data[at] ^ (uint8_t) (1 + at % 255);
         const off_t       offset = (off_t) at;
         if (pwrite(fileno(f), &other, 1, offset) != 1) {
             break;
@@ -346,10 +346,10 @@ static void refuse_resume(const char * whole, struct score_meta meta, const char
 
 // The same for norms, which follow their number and the spans.
 static void test_norm_fields(const char * whole) {
-    const size_t  at    = 24 + 8 + N_SPANS * 32;
+    const size_t  at = 24 + 8 + N_SPANS * 32;
     const int64_t minus = -1, huge = INT64_MAX, fewer = N_NORMS - 1, two = 2, beyond = W + 1;
     const int32_t layer = -1;
-    const float   norm  = -1.0f;
+    const float   norm = -1.0f;
     refuse_field(whole, 2, 24, &minus, 8, "norms");
     refuse_field(whole, 2, 24, &huge, 8, "norms");
     refuse_field(whole, 2, 24, &fewer, 8, "norms");
@@ -359,11 +359,11 @@ static void test_norm_fields(const char * whole) {
     refuse_field(whole, 2, at + 12, &norm, 4, "norm 0");
 
     struct score_meta meta = sample_meta();
-    meta.probe             = "";
+    meta.probe = "";
     refuse_resume(whole, meta, "probe is 'state-norm', here it is ''");
     meta.probe = "something";
     char              path[512];
-    struct lrnn_error err     = { LRNN_ERROR_NONE, "" };
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     const char *      paths[] = { in_folder(path, "wrong.nll") };
     struct scores     scores;
     write_file(path, &meta);
@@ -375,23 +375,23 @@ static void test_norm_fields(const char * whole) {
 
 static void test_other_run(const char * whole) {
     struct score_meta meta;
-    meta         = sample_meta();
+    meta = sample_meta();
     meta.n_batch = 32;
     refuse_resume(whole, meta, "n_batch is '64', here it is '32'");
-    meta            = sample_meta();
+    meta = sample_meta();
     meta.model_hash = "ac";
     refuse_resume(whole, meta, "model_hash is 'ab', here it is 'ac'");
-    meta         = sample_meta();
+    meta = sample_meta();
     meta.sources = "web\tx";
     refuse_resume(whole, meta, "sources");
-    meta       = sample_meta();
+    meta = sample_meta();
     meta.shard = meta.n_shards = 2;
     refuse_resume(whole, meta, "n_shards");
 
     size_t      before, after;
     struct stat st;
     uint8_t *   data = test_read_file(whole, &before);
-    after            = stat(whole, &st) == 0 ? (size_t) st.st_size : 0;
+    after = stat(whole, &st) == 0 ? (size_t) st.st_size : 0;
     test_check(&t, before == after, "a refused file has changed");
     free(data);
 
@@ -450,7 +450,7 @@ static void test_shards(void) {
         struct score_meta meta = sample_meta();
         char              name[32];
         int64_t           first, end;
-        meta.shard    = i;
+        meta.shard = i;
         meta.n_shards = 4;
         score_shard_range(&meta, &first, &end);
         test_check(&t,
@@ -460,13 +460,13 @@ static void test_shards(void) {
         write_file(in_folder(path, name), &meta);
     }
     struct score_meta other = sample_meta();
-    other.n_shards          = 4;
-    other.shard             = 2;
-    other.data_fingerprint  = "ee";
+    other.n_shards = 4;
+    other.shard = 2;
+    other.data_fingerprint = "ee";
     write_file(in_folder(path, "other.nll"), &other);
-    struct score_meta half      = sample_meta();
-    half.n_shards               = 4;
-    half.shard                  = 2;
+    struct score_meta half = sample_meta();
+    half.n_shards = 4;
+    half.shard = 2;
     struct score_writer *     w = score_writer_create(in_folder(path, "half.nll"), &half, &err);
     struct sample             s;
     const struct score_window window = sample_window(&s, 2);
@@ -497,7 +497,7 @@ static void test_shards(void) {
     for (int64_t i = 1; i <= 9; ++i) {
         struct score_meta meta = sample_meta();
         int64_t           first, end;
-        meta.shard    = i;
+        meta.shard = i;
         meta.n_shards = 9;
         score_shard_range(&meta, &first, &end);
         test_check(&t, first == n && end >= first,
@@ -511,7 +511,7 @@ static void test_order(void) {
     const struct score_meta   meta = sample_meta();
     char                      path[512];
     struct lrnn_error         err = { LRNN_ERROR_NONE, "" };
-    struct score_writer *     w   = score_writer_create(in_folder(path, "order.nll"), &meta, &err);
+    struct score_writer *     w = score_writer_create(in_folder(path, "order.nll"), &meta, &err);
     struct sample             s;
     const struct score_window window = sample_window(&s, 1);
     test_check(&t,

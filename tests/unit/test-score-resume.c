@@ -22,7 +22,7 @@ static bool no_checkpoint(const char * name) {
 // running.
 static bool killed_after(struct score_bench_run run, int calls) {
     run.stop_after = calls;
-    run.killed     = true;
+    run.killed = true;
     fflush(stdout);
     const pid_t child = fork();
     if (child == 0) {
@@ -42,26 +42,26 @@ static bool killed_after(struct score_bench_run run, int calls) {
 static void test_resume(
         const char * model_name, enum score_reset reset, int64_t group, bool probe) {
     struct lrnn_model *          model = bench_model(model_name);
-    const struct score_bench_run run   = {
-          .model            = model,
-          .name             = "resumed",
-          .n_batch          = 16,
-          .group            = group,
-          .reset            = reset,
-          .checkpoint_every = 60,
-          .probe            = probe,
-          .window           = { .length = 100, .max_windows = 4 },
+    const struct score_bench_run run = {
+        .model = model,
+        .name = "resumed",
+        .n_batch = 16,
+        .group = group,
+        .reset = reset,
+        .checkpoint_every = 60,
+        .probe = probe,
+        .window = { .length = 100, .max_windows = 4 },
     };
     struct score_bench_run unbroken = run;
-    unbroken.name                   = "unbroken";
+    unbroken.name = "unbroken";
     bench_run(&unbroken);
     test_check(&bench.t, no_checkpoint("unbroken"), "a finished run left a checkpoint");
 
     // stopped after every fourth call
-    int                    n_stops  = 0;
+    int                    n_stops = 0;
     int64_t                n_tokens = 0;
-    struct score_bench_run asked    = run;
-    asked.stop_after                = 4;
+    struct score_bench_run asked = run;
+    asked.stop_after = 4;
     while (bench_run(&asked) == LRNN_ERROR_CANCELLED && n_stops < 1000) {
         n_tokens += asked.result.n_tokens;
         n_stops++;
@@ -78,7 +78,7 @@ static void test_resume(
 
     // killed after more and more calls
     bench_forget("resumed");
-    struct score_bench_run again   = run;
+    struct score_bench_run again = run;
     int                    n_kills = 0;
     for (int calls = 4; killed_after(again, calls) && n_kills < 50; ++calls, ++n_kills) {
         again.resume = true;
@@ -127,28 +127,28 @@ static void test_resume(
 // A checkpoint of another run over the same windows is ignored with a warning.
 static void test_foreign_checkpoint(void) {
     struct lrnn_model *          model = bench_model("delta_net_neg");
-    const struct score_bench_run run   = { .model = model,
-          .name                                   = "mine",
-          .n_batch                                = 16,
-          .group                                  = 2,
-          .window                                 = { .length = 100, .max_windows = 4 } };
+    const struct score_bench_run run = { .model = model,
+        .name = "mine",
+        .n_batch = 16,
+        .group = 2,
+        .window = { .length = 100, .max_windows = 4 } };
     char                         mine[600], theirs[600], path[512];
     snprintf(mine, sizeof(mine), "%s.checkpoint", bench_path("mine", path));
     snprintf(theirs, sizeof(theirs), "%s.checkpoint", bench_path("theirs", path));
 
     struct score_bench_run other = run; // its losses are those of other states
-    other.name                   = "theirs";
-    other.reset                  = SCORE_RESET_DOCUMENT;
-    other.stop_after             = 4;
+    other.name = "theirs";
+    other.reset = SCORE_RESET_DOCUMENT;
+    other.stop_after = 4;
     test_check(
             &bench.t, bench_run(&other) == LRNN_ERROR_CANCELLED, "the other run was not stopped");
 
     struct score_bench_run unbroken = run;
-    unbroken.name                   = "unbroken";
+    unbroken.name = "unbroken";
     bench_run(&unbroken);
 
     struct score_bench_run stopped = run;
-    stopped.stop_after             = 1;
+    stopped.stop_after = 1;
     test_check(&bench.t, bench_run(&stopped) == LRNN_ERROR_CANCELLED, "the run was not stopped");
     char old[700];
     snprintf(old, sizeof(old), "%s.old", mine);
@@ -156,8 +156,8 @@ static void test_foreign_checkpoint(void) {
             strerror(errno));
 
     struct score_bench_run resumed = run;
-    resumed.resume                 = true;
-    resumed.warning                = "another run";
+    resumed.resume = true;
+    resumed.warning = "another run";
     test_check(&bench.t,
             bench_run(&resumed) == LRNN_ERROR_NONE && resumed.result.n_resumed == 0 &&
                     bench_same_files("unbroken", "mine"),
@@ -203,18 +203,18 @@ static void test_foreign_checkpoint(void) {
 // another size would round differently.
 static void test_cut_files(void) {
     enum { GROUP = 3, N_WINDOWS = 8 };
-    struct lrnn_model *          model    = bench_model("gated_deltanet_neg");
-    const struct score_bench_run run      = { .model = model,
-             .name                                   = "cut",
-             .n_batch                                = 1,
-             .group                                  = GROUP,
-             .window                                 = { .length = 40, .max_windows = N_WINDOWS } };
+    struct lrnn_model *          model = bench_model("gated_deltanet_neg");
+    const struct score_bench_run run = { .model = model,
+        .name = "cut",
+        .n_batch = 1,
+        .group = GROUP,
+        .window = { .length = 40, .max_windows = N_WINDOWS } };
     struct score_bench_run       unbroken = run;
     char                         path[512];
     size_t                       ends[N_WINDOWS + 1]; // offsets of the windows in the file
     size_t                       size = 0;
-    int                          n    = 0;
-    unbroken.name                     = "unbroken";
+    int                          n = 0;
+    unbroken.name = "unbroken";
     bench_run(&unbroken);
     uint8_t * data = test_read_file(bench_path("unbroken", path), &size);
     for (size_t i = 0; i + 4 <= size && n <= N_WINDOWS; ++i) {
@@ -226,7 +226,7 @@ static void test_cut_files(void) {
     for (int k = 0; k < n; ++k) {
         test_write_file(bench_path("cut", path), data, ends[k]);
         struct score_bench_run again = run;
-        again.resume                 = true;
+        again.resume = true;
         test_check(&bench.t,
                 bench_run(&again) == LRNN_ERROR_NONE && again.result.n_windows == N_WINDOWS - k,
                 "%d windows were appended to %d", (int) again.result.n_windows, k);
@@ -241,14 +241,14 @@ static void test_cut_files(void) {
 
 // Four shards, one of them killed and resumed, equal the unsplit run.
 static void test_shards(void) {
-    struct lrnn_model *          model   = bench_model("deltaproduct3_neg");
-    const struct score_bench_run run     = { .model = model,
-            .name                                   = "whole",
-            .n_batch                                = 16,
-            .group                                  = 2,
-            .checkpoint_every                       = 20,
-            .probe                                  = true,
-            .window                                 = { .length = 70 } };
+    struct lrnn_model *          model = bench_model("deltaproduct3_neg");
+    const struct score_bench_run run = { .model = model,
+        .name = "whole",
+        .n_batch = 16,
+        .group = 2,
+        .checkpoint_every = 20,
+        .probe = true,
+        .window = { .length = 70 } };
     struct score_bench_run       unsplit = run;
     bench_run(&unsplit);
     static const char * const names[] = { "part1", "part2", "part3", "part4" };
@@ -257,9 +257,9 @@ static void test_shards(void) {
     const char *              paths[4];
     for (int i = 0; i < 4; ++i) {
         struct score_bench_run part = run;
-        part.name                   = names[i];
-        part.shard                  = i + 1;
-        part.n_shards               = 4;
+        part.name = names[i];
+        part.shard = i + 1;
+        part.n_shards = 4;
         if (i == 2) {
             test_check(&bench.t, killed_after(part, 4), "the shard finished before it was killed");
             part.resume = true;
@@ -273,7 +273,7 @@ static void test_shards(void) {
         for (int64_t i = 0; i < whole.n_windows && same; ++i) {
             const struct score_window * a = &whole.windows[i];
             const struct score_window * b = &parts.windows[i];
-            same                          = a->index == b->index && a->n_targets == b->n_targets &&
+            same = a->index == b->index && a->n_targets == b->n_targets &&
                    a->n_spans == b->n_spans &&
                    memcmp(a->nll, b->nll, (size_t) a->n_targets * sizeof(*a->nll)) == 0 &&
                    memcmp(a->flags, b->flags, (size_t) a->n_targets) == 0 &&

@@ -33,7 +33,7 @@ static void reference_nll(struct lrnn_session * session, const struct window * w
             printf("FAILED: %s\n", err.text);
             exit(1);
         }
-        const float * z   = lrnn_logits(session, 0);
+        const float * z = lrnn_logits(session, 0);
         double        sum = 0.0;
         for (int v = 0; v < N_VOCAB; ++v) {
             sum += exp((double) z[v] - (double) z[w->tokens[i + 1]]);
@@ -46,7 +46,7 @@ static double worst_difference(const struct score_window * w, const double * nll
     double worst = 0.0;
     for (int64_t i = 0; i < w->n_targets; ++i) {
         const double d = fabs((double) w->nll[i] - nll[i]);
-        worst          = d > worst || isnan(d) ? d : worst;
+        worst = d > worst || isnan(d) ? d : worst;
     }
     return worst;
 }
@@ -72,17 +72,17 @@ static void test_numbers(const char * name) {
             &(struct lrnn_session_params) { .n_threads = 1, .cache_type = LRNN_CACHE_F32 }, &err);
     for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); ++c) {
         struct score_bench_run run = {
-            .model      = model,
-            .name       = "numbers",
-            .n_batch    = cases[c].batch,
-            .group      = cases[c].group,
-            .reset      = cases[c].reset,
+            .model = model,
+            .name = "numbers",
+            .n_batch = cases[c].batch,
+            .group = cases[c].group,
+            .reset = cases[c].reset,
             .cache_type = LRNN_CACHE_F32, // F16 rounds differences between calls up
-            .window     = { .mode = cases[c].mode, .length = 120, .min_doc_tokens = 3 },
+            .window = { .mode = cases[c].mode, .length = 120, .min_doc_tokens = 3 },
         };
         test_check(&bench.t, bench_run(&run) == LRNN_ERROR_NONE, "not done");
         struct scores    scores = bench_read("numbers");
-        struct windows * ws     = bench_windows(model, run.window);
+        struct windows * ws = bench_windows(model, run.window);
         for (int64_t i = 0; i < scores.n_windows; ++i) {
             struct window w;
             double        nll[120];
@@ -108,31 +108,31 @@ static void test_numbers(const char * name) {
 // at the same tokens.
 static void test_prefix(void) {
     struct lrnn_model *    model = bench_model("gated_deltanet_neg");
-    struct score_bench_run run   = { .model = model,
-          .name                             = "long",
-          .n_batch                          = 16,
-          .group                            = 2,
-          .window                           = { .mode = WINDOW_DOCUMENT, .length = 81 } };
+    struct score_bench_run run = { .model = model,
+        .name = "long",
+        .n_batch = 16,
+        .group = 2,
+        .window = { .mode = WINDOW_DOCUMENT, .length = 81 } };
     bench_run(&run);
-    struct scores        longer    = bench_read("long");
+    struct scores        longer = bench_read("long");
     static const int64_t lengths[] = { 17, 33, 50, 64 };
     for (int k = 0; k < 4; ++k) {
         struct score_bench_run shorter = run;
-        shorter.name                   = "short";
-        shorter.window.length          = lengths[k];
-        shorter.window.min_doc_tokens  = lengths[k];
+        shorter.name = "short";
+        shorter.window.length = lengths[k];
+        shorter.window.min_doc_tokens = lengths[k];
         bench_run(&shorter);
         struct scores scores = bench_read("short");
         test_check(&bench.t, scores.n_windows == longer.n_windows, "%" PRId64 " documents",
                 scores.n_windows);
         double worst = 0.0;
-        bool   same  = true;
+        bool   same = true;
         for (int64_t i = 0; i < scores.n_windows; ++i) {
             for (int64_t j = 0; j < lengths[k] - 1; ++j) {
                 const double d =
                         fabs((double) (scores.windows[i].nll[j] - longer.windows[i].nll[j]));
                 worst = d > worst ? d : worst;
-                same  = same && d == 0.0;
+                same = same && d == 0.0;
             }
         }
         // 16 tokens per call: windows of 17 and 33 are fed 16 and 32 tokens, like the long one
@@ -148,18 +148,18 @@ static void test_prefix(void) {
 
 // With --reset never, windows are parts of one long window.
 static void test_never(void) {
-    struct lrnn_model *    model  = bench_model("rwkv7");
+    struct lrnn_model *    model = bench_model("rwkv7");
     struct score_bench_run pieces = { .model = model,
-        .name                                = "pieces",
-        .n_batch                             = 25,
-        .group                               = 1,
-        .window                              = { .length = 100, .max_windows = 6 } };
-    struct score_bench_run whole  = { .model = model,
-         .name                               = "whole",
-         .n_batch                            = 25,
-         .group                              = 1,
-         .window                             = { .length = 600, .max_windows = 1 } };
-    pieces.reset                  = SCORE_RESET_NEVER;
+        .name = "pieces",
+        .n_batch = 25,
+        .group = 1,
+        .window = { .length = 100, .max_windows = 6 } };
+    struct score_bench_run whole = { .model = model,
+        .name = "whole",
+        .n_batch = 25,
+        .group = 1,
+        .window = { .length = 600, .max_windows = 1 } };
+    pieces.reset = SCORE_RESET_NEVER;
     bench_run(&pieces);
     bench_run(&whole);
     struct scores a = bench_read("pieces"), b = bench_read("whole");
@@ -185,15 +185,15 @@ static void test_uniform_model(void) {
     struct ggml_tensor * output = model_edit_find(&e, "output.weight");
     if (output == NULL) { // tied to the embedding: add an output matrix
         const int64_t * ne = model_edit_find(&e, "token_embd.weight")->ne;
-        output             = model_edit_put(&e, "output.weight", GGML_TYPE_F32, 2, ne);
+        output = model_edit_put(&e, "output.weight", GGML_TYPE_F32, 2, ne);
     }
     memset(output->data, 0, ggml_nbytes(output));
     struct lrnn_model *    model = bench_load(&e, "uniform");
-    struct score_bench_run run   = { .model = model, .name = "uniform", .n_batch = 32, .group = 2 };
-    run.window.length            = 100;
+    struct score_bench_run run = { .model = model, .name = "uniform", .n_batch = 32, .group = 2 };
+    run.window.length = 100;
     bench_run(&run);
     struct scores scores = bench_read("uniform");
-    bool          same   = scores.n_windows > 0;
+    bool          same = scores.n_windows > 0;
     for (int64_t i = 0; i < scores.n_windows; ++i) {
         for (int64_t j = 0; j < 99; ++j) {
             same = same && scores.windows[i].nll[j] == (float) log(N_VOCAB) &&
@@ -217,12 +217,12 @@ static void test_not_finite(void) {
         ((float *) output->data)[5 * output->ne[0] + i] = i == 0 ? 3e38f : 0.0f;
     }
     struct lrnn_model *    model = bench_load(&e, "odd");
-    struct score_bench_run run   = { .model = model, .name = "odd", .n_batch = 16, .group = 2 };
-    run.window.length            = 60;
+    struct score_bench_run run = { .model = model, .name = "odd", .n_batch = 16, .group = 2 };
+    run.window.length = 60;
     test_check(&bench.t, bench_run(&run) == LRNN_ERROR_NONE, "a non-finite loss stopped the run");
     struct lrnn_error     err;
     struct scores         scores = bench_read("odd");
-    struct windows *      ws     = bench_windows(model, run.window);
+    struct windows *      ws = bench_windows(model, run.window);
     struct lrnn_session * session =
             lrnn_session_new(model, &(struct lrnn_session_params) { .n_threads = 1 }, &err);
     int64_t n_diverged = 0, first_window = 0, first_at = 0, n_finite = 0;
@@ -238,12 +238,12 @@ static void test_not_finite(void) {
                             .seq = 0, .tokens = &w.tokens[j - 1], .n_tokens = 1, .n_logits = 1 },
                     1, &err);
             const bool finite = isfinite(lrnn_logits(session, 0)[5]);
-            right             = right && finite == (isfinite(scores.windows[i].nll[j - 1]) != 0);
+            right = right && finite == (isfinite(scores.windows[i].nll[j - 1]) != 0);
             n_finite += finite;
             if (!finite && !bad) {
-                bad          = true;
+                bad = true;
                 first_window = n_diverged == 0 ? i : first_window;
-                first_at     = n_diverged == 0 ? j : first_at;
+                first_at = n_diverged == 0 ? j : first_at;
                 n_diverged++;
             }
         }
@@ -274,21 +274,21 @@ static void test_not_finite(void) {
 static void test_norms(void) {
     static const int64_t AT[] = { 24, 48, 72, 144, 149 }; // 1 to 16, 32, 64, 128, the end
     enum { N_AT = sizeof(AT) / sizeof(AT[0]) };
-    struct lrnn_model *    model   = bench_model("delta_net_neg");
-    struct score_bench_run with    = { .model = model,
-           .name                              = "norms",
-           .n_batch                           = 24,
-           .group                             = 1,
-           .probe                             = true,
-           .window                            = { .length = 150 } };
+    struct lrnn_model *    model = bench_model("delta_net_neg");
+    struct score_bench_run with = { .model = model,
+        .name = "norms",
+        .n_batch = 24,
+        .group = 1,
+        .probe = true,
+        .window = { .length = 150 } };
     struct score_bench_run without = with;
-    without.name                   = "plain";
-    without.probe                  = false;
+    without.name = "plain";
+    without.probe = false;
     bench_run(&with);
     bench_run(&without);
-    struct lrnn_error     err    = { LRNN_ERROR_NONE, "" };
+    struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
     struct scores         scores = bench_read("norms"), plain = bench_read("plain");
-    struct windows *      ws      = bench_windows(model, with.window);
+    struct windows *      ws = bench_windows(model, with.window);
     struct lrnn_session * session = lrnn_session_new(
             model, &(struct lrnn_session_params) { .n_threads = 1, .n_batch = 24 }, &err);
     for (int64_t i = 0; i < scores.n_windows; ++i) {
@@ -307,7 +307,7 @@ static void test_norms(void) {
             if (at == AT[k]) {
                 int32_t      layer;
                 const double norm = lrnn_seq_state_norm(session, 0, &layer);
-                same              = w->norms[k].at == at && w->norms[k].norm == (float) norm &&
+                same = w->norms[k].at == at && w->norms[k].norm == (float) norm &&
                        w->norms[k].layer == layer;
                 k++;
             }
@@ -335,16 +335,16 @@ static double growth(float normalizer) {
     bench_add_symbols(&e);
     gguf_set_val_f32(e.gguf, "lrnn.gate_normalizer", normalizer);
     struct lrnn_model *    model = bench_load(&e, "growth");
-    struct score_bench_run run   = { .model = model,
-          .name                             = "growth",
-          .n_batch                          = 64,
-          .group                            = 1,
-          .probe                            = true,
-          .window                           = { .length = 700, .max_windows = 1 } };
+    struct score_bench_run run = { .model = model,
+        .name = "growth",
+        .n_batch = 64,
+        .group = 1,
+        .probe = true,
+        .window = { .length = 700, .max_windows = 1 } };
     bench_run(&run);
     struct scores               scores = bench_read("growth");
-    const struct score_window * w      = &scores.windows[0];
-    double                      ratio  = NAN;
+    const struct score_window * w = &scores.windows[0];
+    double                      ratio = NAN;
     if (test_check(&bench.t, w->n_norms == 5 && w->norms[0].at == 64 && w->norms[4].at == 699,
                 "%d norms", w->n_norms)) {
         ratio = (double) w->norms[4].norm / (double) w->norms[0].norm;

@@ -68,19 +68,19 @@ static void make_prompt(const struct lrnn_model * model, int32_t tokens[PROMPT])
 // those of the uninterrupted run.
 static void test_state_file(const char * name, const char * path) {
     struct lrnn_model *        model = golden_load_model(name);
-    const int64_t              V     = lrnn_model_get_info(model).n_vocab;
-    struct lrnn_session *      a     = new_session(model, 1, 0);
-    struct lrnn_session *      b     = new_session(model, 3, 2);
-    struct lrnn_sampler_params p     = {
-            .temperature = 0.8f, .top_k = 40, .drop_p = 0.05f, .min_p = 0.05f
+    const int64_t              V = lrnn_model_get_info(model).n_vocab;
+    struct lrnn_session *      a = new_session(model, 1, 0);
+    struct lrnn_session *      b = new_session(model, 3, 2);
+    struct lrnn_sampler_params p = {
+        .temperature = 0.8f, .top_k = 40, .drop_p = 0.05f, .min_p = 0.05f
     };
     struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     int32_t           tokens[PROMPT], unbroken[AFTER], resumed[AFTER];
     make_prompt(model, tokens);
-    p.seed                   = 5;
-    p.repeat_penalty         = 1.2f;
+    p.seed = 5;
+    p.repeat_penalty = 1.2f;
     struct lrnn_sampler * sa = lrnn_sampler_new(&p, &err);
-    p.seed                   = 6; // must be replaced by the state file
+    p.seed = 6; // must be replaced by the state file
     struct lrnn_sampler * sb = lrnn_sampler_new(&p, &err);
 
     check(eval(a, 0, tokens, PROMPT, &err), name, err.text);
@@ -113,10 +113,10 @@ static void test_state_file(const char * name, const char * path) {
 // original. Bytes of another size are rejected.
 static void test_bytes(const char * name) {
     struct lrnn_model *   model = golden_load_model(name);
-    const size_t          row   = (size_t) lrnn_model_get_info(model).n_vocab * sizeof(float);
-    struct lrnn_session * a     = new_session(model, 1, 0);
-    struct lrnn_session * b     = new_session(model, 3, 2);
-    struct lrnn_error     err   = { LRNN_ERROR_NONE, "" };
+    const size_t          row = (size_t) lrnn_model_get_info(model).n_vocab * sizeof(float);
+    struct lrnn_session * a = new_session(model, 1, 0);
+    struct lrnn_session * b = new_session(model, 3, 2);
+    struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
     int32_t               tokens[PROMPT];
     make_prompt(model, tokens);
 
@@ -150,9 +150,9 @@ static void test_bytes(const char * name) {
 static void test_damage(const char * path) {
     struct lrnn_model *   model = golden_load_model("delta_net_neg");
     struct lrnn_model *   other = golden_load_model("xlstm");
-    struct lrnn_session * s     = new_session(model, 2, 0);
-    struct lrnn_session * so    = new_session(other, 1, 0);
-    struct lrnn_error     err   = { LRNN_ERROR_NONE, "" };
+    struct lrnn_session * s = new_session(model, 2, 0);
+    struct lrnn_session * so = new_session(other, 1, 0);
+    struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
     int32_t               tokens[PROMPT];
     size_t                size;
     make_prompt(model, tokens);
@@ -200,13 +200,13 @@ static void test_damage(const char * path) {
 }
 
 static void test_misuse(void) {
-    struct lrnn_model *   model   = golden_load_model("olmo_hybrid");
-    struct lrnn_session * s       = new_session(model, 2, 1);
-    const int64_t         V       = lrnn_model_get_info(model).n_vocab;
-    struct lrnn_error     err     = { LRNN_ERROR_NONE, "" };
+    struct lrnn_model *   model = golden_load_model("olmo_hybrid");
+    struct lrnn_session * s = new_session(model, 2, 1);
+    const int64_t         V = lrnn_model_get_info(model).n_vocab;
+    struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
     const int32_t         good[2] = { 1, 2 };
     const int32_t         high[1] = { (int32_t) V };
-    const int32_t         low[1]  = { -1 };
+    const int32_t         low[1] = { -1 };
     static int32_t        many[200];
 
     const struct lrnn_input inputs[][2] = {
@@ -261,7 +261,7 @@ static void test_misuse(void) {
 static void overflow_at(struct model_edit * e, int bad) {
     struct ggml_tensor * embd = model_edit_find(e, "token_embd.weight");
     struct ggml_tensor * norm = model_edit_find(e, "blk.0.attn_norm.weight");
-    float *              x    = embd->data;
+    float *              x = embd->data;
     for (int64_t id = 0; id < embd->ne[1]; ++id) {
         x[id * embd->ne[0]] = id == bad ? 1.0f : 0.0f;
     }
@@ -287,9 +287,9 @@ static void test_not_finite(const char * name, const char * path) {
     if (!check(model != NULL, name, err.text)) {
         return;
     }
-    const int64_t         V        = lrnn_model_get_info(model).n_vocab;
-    const size_t          row      = (size_t) V * sizeof(float);
-    struct lrnn_session * s        = new_session(model, 2, N);
+    const int64_t         V = lrnn_model_get_info(model).n_vocab;
+    const size_t          row = (size_t) V * sizeof(float);
+    struct lrnn_session * s = new_session(model, 2, N);
     float *               expected = malloc(4 * row); // of two long prompts, then of two short ones
 
     // sequence, tokens, number of tokens, logits of the last one
@@ -335,14 +335,14 @@ static void test_not_finite(const char * name, const char * path) {
 static void test_cache(const char * name) {
     enum { N = 600 }; // more than two steps of 256, not a multiple
     static const int           cuts[] = { 1, 160, 120, 1, 1, 240 };
-    struct lrnn_model *        model  = golden_load_model(name);
-    const int64_t              V      = lrnn_model_get_info(model).n_vocab;
-    struct lrnn_session_params p      = {
-             .n_threads = 1, .n_seqs = 2, .n_cache = N, .cache_type = LRNN_CACHE_F32
+    struct lrnn_model *        model = golden_load_model(name);
+    const int64_t              V = lrnn_model_get_info(model).n_vocab;
+    struct lrnn_session_params p = {
+        .n_threads = 1, .n_seqs = 2, .n_cache = N, .cache_type = LRNN_CACHE_F32
     };
     float *           whole = malloc((size_t) (N * V) * sizeof(float));
     double            worst = 0.0;
-    struct lrnn_error err   = { LRNN_ERROR_NONE, "" };
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     int32_t           tokens[N];
     for (int i = 0; i < N; ++i) {
         tokens[i] = (int32_t) ((i * i + 3 * i + 1) % V);
@@ -351,11 +351,11 @@ static void test_cache(const char * name) {
         struct lrnn_session * s = lrnn_session_new(model, &p, &err);
         check(s != NULL, name, err.text);
         for (int at = 0, call = 0; at < N; ++call) {
-            const int               cut  = cuts[(size_t) call % (sizeof(cuts) / sizeof(cuts[0]))];
+            const int               cut = cuts[(size_t) call % (sizeof(cuts) / sizeof(cuts[0]))];
             const int               want = how == 0 ? N : how == 1 ? 1 : cut;
-            const int               n    = want < N - at ? want : N - at;
-            const struct lrnn_input in   = {
-                  .seq = 1, .tokens = tokens + at, .n_tokens = n, .n_logits = n
+            const int               n = want < N - at ? want : N - at;
+            const struct lrnn_input in = {
+                .seq = 1, .tokens = tokens + at, .n_tokens = n, .n_logits = n
             };
             check(lrnn_eval(s, &in, 1, &err), name, err.text);
             for (int64_t i = 0; i < n * V; ++i) {
@@ -364,7 +364,7 @@ static void test_cache(const char * name) {
                     *x = lrnn_logits(s, 0)[i];
                 }
                 const double d = fabs((double) *x - (double) lrnn_logits(s, 0)[i]);
-                worst          = d > worst || isnan(d) ? d : worst;
+                worst = d > worst || isnan(d) ? d : worst;
             }
             at += n;
         }
@@ -386,8 +386,8 @@ struct job {
 
 static void * work(void * user) {
     struct job *          job = user;
-    struct lrnn_session * s   = new_session(job->model, 1, 0);
-    const int64_t         V   = lrnn_model_get_info(job->model).n_vocab;
+    struct lrnn_session * s = new_session(job->model, 1, 0);
+    const int64_t         V = lrnn_model_get_info(job->model).n_vocab;
     struct lrnn_error     err;
     for (int i = 0; i < AFTER; ++i) {
         const int32_t token = (int32_t) ((i * job->stride) % V);
@@ -436,16 +436,16 @@ static bool fail_in_second_batch(const struct lrnn_trace_event * event, void * u
 static void test_failed_call(const char * name) {
     enum { N = 4 };
     const int32_t       tokens[N] = { 3, 1, 4, 1 };
-    int                 n_left    = INT_MAX;
-    struct lrnn_error   err       = { LRNN_ERROR_NONE, "" };
-    struct lrnn_model * model     = golden_load_model(name);
+    int                 n_left = INT_MAX;
+    struct lrnn_error   err = { LRNN_ERROR_NONE, "" };
+    struct lrnn_model * model = golden_load_model(name);
 
-    const struct lrnn_session_params params  = { .n_threads = 1,
-         .n_seqs                                            = 4,
-         .n_batch                                           = N,
-         .trace_kinds                                       = LRNN_TRACE_MATRICES,
-         .trace                                             = fail_in_second_batch,
-         .trace_user                                        = &n_left };
+    const struct lrnn_session_params params = { .n_threads = 1,
+        .n_seqs = 4,
+        .n_batch = N,
+        .trace_kinds = LRNN_TRACE_MATRICES,
+        .trace = fail_in_second_batch,
+        .trace_user = &n_left };
     const struct lrnn_input          three[] = {
         { 0, tokens, N, N },
         { 1, tokens, N, N },
@@ -467,7 +467,7 @@ static void test_failed_call(const char * name) {
 
     // empty sequences continue as new ones do
     struct lrnn_session * fresh = lrnn_session_new(model, &params, &err);
-    n_left                      = INT_MAX;
+    n_left = INT_MAX;
     check(fresh != NULL && eval(s, 0, tokens, N, &err) && eval(fresh, 0, tokens, N, &err), name,
             err.text);
     check(memcmp(lrnn_logits(s, 0), lrnn_logits(fresh, 0),

@@ -20,13 +20,13 @@ struct problem {
 
 static struct test_scan make(
         struct test_arena * a, const struct problem * p, struct test_rng * rng) {
-    struct test_scan s     = { .op = TEST_CONV, .batch = p->batch };
+    struct test_scan s = { .op = TEST_CONV, .batch = p->batch };
     const int64_t    width = p->width > 0 ? p->width : 2;
 
     s.conv.state = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "state", p->n_ch * (width - 1),
             test_batch_slots(&p->batch), 1, 1);
-    s.conv.ids   = test_batch_ids(a, &p->batch);
-    s.conv.x     = test_tensor(
+    s.conv.ids = test_batch_ids(a, &p->batch);
+    s.conv.x = test_tensor(
             a, GGML_TYPE_F32, p->layout, "x", p->n_ch, test_batch_tokens(&p->batch), 1, 1);
     s.conv.activation = p->activation;
     test_fill_slots(s.conv.state, s.conv.ids, rng);
@@ -49,10 +49,10 @@ static struct test_scan make(
     return s;
 }
 
-static const int widths[]   = { 0, 2, 3, 4, 5, 9, 15 };
+static const int widths[] = { 0, 2, 3, 4, 5, 9, 15 };
 static const int channels[] = { 1, 7, 16, 100, 128, 1000 };
 enum {
-    N_WIDTHS   = sizeof(widths) / sizeof(widths[0]),
+    N_WIDTHS = sizeof(widths) / sizeof(widths[0]),
     N_CHANNELS = sizeof(channels) / sizeof(channels[0])
 };
 
@@ -61,21 +61,21 @@ enum {
 static void test_modes(struct test * t) {
     struct test_limits lim = { .step = { .what = "outputs and tails", .limit = 1e-12 } };
     struct test_rng    rng = { 1 };
-    int                n   = 0;
+    int                n = 0;
     for (int w = 0; w < N_WIDTHS; ++w) {
         for (int c = 0; c < N_CHANNELS; ++c) {
             const int n_forms = widths[w] == 0 ? 1 : 2 * GGML_SHORT_CONV_ACTIVATIONS;
             for (int form = 0; form < n_forms; ++form, ++n) {
                 struct problem p = {
-                    .n_ch       = channels[c],
-                    .width      = widths[w],
-                    .bias       = form % 2 == 1,
+                    .n_ch = channels[c],
+                    .width = widths[w],
+                    .bias = form % 2 == 1,
                     .activation = form / 2,
-                    .layout     = n % 2 == 0 ? TEST_DENSE : TEST_GAPS,
-                    .batch      = { .n_seqs = 1 + n % 4,
-                                 .len       = { 1 + n % 40, n % 5, 1, 2 + n % 11 },
-                                 .n_snap    = n % 4,
-                                 .turn      = n },
+                    .layout = n % 2 == 0 ? TEST_DENSE : TEST_GAPS,
+                    .batch = { .n_seqs = 1 + n % 4,
+                            .len = { 1 + n % 40, n % 5, 1, 2 + n % 11 },
+                            .n_snap = n % 4,
+                            .turn = n },
                 };
                 struct test_arena a;
                 test_arena_init(&a);
@@ -101,18 +101,18 @@ static void test_modes(struct test * t) {
 }
 
 static void test_cuts(struct test * t) {
-    struct test_limits lim     = { .step = { .what = "cut into calls", .limit = 1e-12 } };
-    struct test_rng    rng     = { 2 };
+    struct test_limits lim = { .step = { .what = "cut into calls", .limit = 1e-12 } };
+    struct test_rng    rng = { 2 };
     int64_t            n_calls = 0;
     for (int w = 0; w < N_WIDTHS; ++w) {
         for (int most = 1; most <= 21; most += 10) {
             struct problem p = {
-                .n_ch       = 24,
-                .width      = widths[w],
-                .bias       = w % 2 == 1,
+                .n_ch = 24,
+                .width = widths[w],
+                .bias = w % 2 == 1,
                 .activation = w % 3 % GGML_SHORT_CONV_ACTIVATIONS,
-                .layout     = TEST_GAPS,
-                .batch      = { .n_seqs = 3, .len = { 60, 9, 21 }, .turn = w },
+                .layout = TEST_GAPS,
+                .batch = { .n_seqs = 3, .len = { 60, 9, 21 }, .turn = w },
             };
             struct test_arena a;
             test_arena_init(&a);
@@ -130,7 +130,7 @@ static void test_cuts(struct test * t) {
 static void test_slots(struct test * t) {
     struct test_limits lim = { .step = { .limit = 0.0 } };
     struct test_rng    rng = { 3 };
-    int                n   = 0;
+    int                n = 0;
     for (int w = 0; w < N_WIDTHS; ++w) {
         for (int c = 0; c < 9; ++c) {
             static const int64_t lengths[3] = { 1, 3, 20 };
@@ -138,7 +138,7 @@ static void test_slots(struct test * t) {
             const int64_t length = lengths[c % 3];
 
             struct problem p = {
-                .n_ch  = 40,
+                .n_ch = 40,
                 .width = widths[w],
                 .batch = { .n_seqs = 1, .len = { length }, .n_snap = 5, .turn = c / 3 },
             };
@@ -149,7 +149,7 @@ static void test_slots(struct test * t) {
             test_arena_free(&a);
         }
         struct problem p = {
-            .n_ch  = 40,
+            .n_ch = 40,
             .width = widths[w],
             .batch = { .n_seqs = 3, .len = { 30, 12, 9 }, .n_snap = 1, .turn = w },
         };

@@ -90,25 +90,25 @@ static void flip_signs(struct ggml_tensor * x, struct test_rng * rng) {
 
 static struct test_scan make(
         struct test_arena * a, const struct problem * p, struct test_rng * rng) {
-    const int64_t    T    = test_batch_tokens(&p->batch);
+    const int64_t    T = test_batch_tokens(&p->batch);
     const int64_t    size = (int64_t) p->d_k * p->d_v + (is_mlstm(p->mode) ? p->d_k + 1 : 0);
-    struct test_scan s    = { .op = TEST_SIGNED, .batch = p->batch };
+    struct test_scan s = { .op = TEST_SIGNED, .batch = p->batch };
 
     struct ggml_signed_scan_args * args = &s.sign;
     args->state = test_tensor(a, GGML_TYPE_F32, p->state_gaps ? TEST_GAPS : TEST_DENSE, "state",
             size * p->H, test_batch_slots(&p->batch), 1, 1);
-    args->ids   = test_batch_ids(a, &p->batch);
-    args->c     = test_tensor(
+    args->ids = test_batch_ids(a, &p->batch);
+    args->c = test_tensor(
             a, GGML_TYPE_F32, p->layout, "c", p->d_k, test_divisor(p->H, p->heads), 1, T);
     args->b = test_tensor(
             a, GGML_TYPE_F32, p->layout, "b", p->d_k, test_divisor(p->H, p->heads + 1), 1, T);
     args->x = test_tensor(
             a, GGML_TYPE_F32, p->layout, "x", p->d_v, test_divisor(p->H, p->heads + 2), 1, T);
     args->scale = 1.0f / sqrtf((float) p->d_k);
-    args->eps   = p->eps;
-    args->form  = p->mode == MODE_MAMBA_SIGNED || p->mode == MODE_MAMBA2_SIGNED
-                          ? GGML_SIGNED_SCAN_TWO_EXP_M1
-                          : GGML_SIGNED_SCAN_EXP;
+    args->eps = p->eps;
+    args->form = p->mode == MODE_MAMBA_SIGNED || p->mode == MODE_MAMBA2_SIGNED
+                         ? GGML_SIGNED_SCAN_TWO_EXP_M1
+                         : GGML_SIGNED_SCAN_EXP;
 
     test_fill_slots(args->state, args->ids, rng);
     test_fill_normal(args->c, rng, 1.0);
@@ -131,8 +131,8 @@ static struct test_scan make(
     }
     if (is_mamba(p->mode)) {
         const bool one = p->mode == MODE_MAMBA2 || p->mode == MODE_MAMBA2_SIGNED;
-        args->dt       = test_tensor(a, GGML_TYPE_F32, p->layout, "dt", one ? 1 : p->d_v,
-                      test_divisor(p->H, p->heads + 3), 1, T);
+        args->dt = test_tensor(a, GGML_TYPE_F32, p->layout, "dt", one ? 1 : p->d_v,
+                test_divisor(p->H, p->heads + 3), 1, T);
         args->A = test_tensor(a, GGML_TYPE_F32, p->heads % 2 == 0 ? TEST_REVERSED : TEST_DENSE, "A",
                 one ? 1 : p->d_v, one ? 1 : p->d_k, test_divisor(p->H, p->heads + 4), 1);
         // dt A from nearly 0 to −3: exp(dt A) from 1 to 0.05, 2 exp(dt A) − 1 from 1 to −0.9
@@ -144,7 +144,7 @@ static struct test_scan make(
                 a, GGML_TYPE_F32, p->layout, "log_f", 1, test_divisor(p->H, p->heads + 3), 1, T);
         args->log_i = test_tensor(
                 a, GGML_TYPE_F32, p->layout, "log_i", 1, test_divisor(p->H, p->heads + 4), 1, T);
-        const bool   hard   = p->mode == MODE_MLSTM_HARD;
+        const bool   hard = p->mode == MODE_MLSTM_HARD;
         const double size_i = p->eps == eps_numerator ? 0.5 : 2.0;
         for (int64_t t = 0; t < T; ++t) {
             for (int64_t h = 0; h < args->log_f->ne[1]; ++h) {
@@ -191,9 +191,9 @@ static const int sizes[] = { 8, 16, 24, 64, 96, 128, 192, 256 };
 static const int other[] = { 24, 8, 64, 16, 192, 96, 256, 128 }; // d_v ≠ d_k
 
 static void test_modes(struct test * t) {
-    struct test_rng rng    = { 1 };
+    struct test_rng rng = { 1 };
     const int       all[3] = { 1, 2, 5 };
-    int             n      = 0;
+    int             n = 0;
 
     printf("signed, modes x d_k {8,16,24,64,96,128,192,256}; d_v is another of these, every third\n"
            "  time the same; 1..3 sequences, 0..3 snapshots, 5 layouts, head counts: divisors of\n"
@@ -204,25 +204,25 @@ static void test_modes(struct test * t) {
         snprintf(what[0], sizeof(what[0]), "%s, step and reference", mode_names[mode]);
         snprintf(what[1], sizeof(what[1]), "%s, chunk and auto", mode_names[mode]);
         struct test_limits lim = {
-            .step  = { .what = what[0], .limit = 1e-12 },
+            .step = { .what = what[0], .limit = 1e-12 },
             .chunk = { .what = what[1], .limit = 1e-12 },
         };
         for (int size = 0; size < 8; ++size, ++n) {
             const bool big = sizes[size] >= 96;
 
             struct problem p = {
-                .mode       = mode,
-                .d_k        = sizes[size],
-                .d_v        = n % 3 == 2 ? sizes[size] : other[size],
-                .H          = big          ? 2
-                              : n % 2 == 0 ? 4
-                                           : 6,
-                .heads      = n,
-                .keep       = 0.8,
-                .eps        = 1e-6f,
-                .layout     = n % TEST_REVERSED, // all layouts with contiguous rows
+                .mode = mode,
+                .d_k = sizes[size],
+                .d_v = n % 3 == 2 ? sizes[size] : other[size],
+                .H = big          ? 2
+                     : n % 2 == 0 ? 4
+                                  : 6,
+                .heads = n,
+                .keep = 0.8,
+                .eps = 1e-6f,
+                .layout = n % TEST_REVERSED, // all layouts with contiguous rows
                 .state_gaps = n % 4 == 3,
-                .batch      = { .n_seqs = 1 + n % 3, .n_snap = n % 4, .turn = n },
+                .batch = { .n_seqs = 1 + n % 3, .n_snap = n % 4, .turn = n },
             };
             p.batch.len[0] = big ? 70 : 139;
             p.batch.len[1] = 2 + n % 7;
@@ -271,17 +271,17 @@ static void test_shapes(struct test * t) {
         snprintf(what[1], sizeof(what[1]), "%s, %dx%d, T = %d, chunk", mode_names[cases[i].mode],
                 cases[i].d_k, cases[i].d_v, cases[i].T);
         struct test_limits lim = {
-            .step  = { .what = what[0], .limit = cases[i].limit },
+            .step = { .what = what[0], .limit = cases[i].limit },
             .chunk = { .what = what[1], .limit = cases[i].limit },
         };
         struct problem p = {
-            .mode  = cases[i].mode,
-            .d_k   = cases[i].d_k,
-            .d_v   = cases[i].d_v,
-            .H     = cases[i].H,
+            .mode = cases[i].mode,
+            .d_k = cases[i].d_k,
+            .d_v = cases[i].d_v,
+            .H = cases[i].H,
             .heads = 1,
-            .keep  = cases[i].keep,
-            .eps   = 1e-6f,
+            .keep = cases[i].keep,
+            .eps = 1e-6f,
             .batch = { .n_seqs = 1, .len = { cases[i].T }, .turn = 2 },
         };
         run(t, &p, &lim, (const int[]) { 2, 1 }, 2, &rng);
@@ -298,10 +298,10 @@ static void test_far(struct test * t) {
         struct test_arena a;
         test_arena_init(&a);
         struct problem p = {
-            .mode  = (enum mode) mode,
-            .d_k   = 16,
-            .d_v   = 40,
-            .H     = 1,
+            .mode = (enum mode) mode,
+            .d_k = 16,
+            .d_v = 40,
+            .H = 1,
             .heads = 1,
             .batch = { .n_seqs = 1, .len = { 30 }, .turn = 2 },
         };
@@ -318,22 +318,22 @@ static void test_far(struct test * t) {
 
 static void test_cuts(struct test * t) {
     struct test_limits lim = {
-        .step  = { .what = "cut into calls, step and reference", .limit = 1e-11 },
+        .step = { .what = "cut into calls, step and reference", .limit = 1e-11 },
         .chunk = { .what = "cut into calls, chunk and auto", .limit = 1e-11 },
     };
-    struct test_rng rng     = { 3 };
+    struct test_rng rng = { 3 };
     int64_t         n_calls = 0;
     for (int c = 0; c < N_MODES; ++c) {
         struct problem p = {
-            .mode   = c,
-            .d_k    = sizes[c % 6],
-            .d_v    = sizes[(c + 2) % 6],
-            .H      = 2,
-            .heads  = c,
-            .keep   = 0.8,
-            .eps    = 1e-6f,
+            .mode = c,
+            .d_k = sizes[c % 6],
+            .d_v = sizes[(c + 2) % 6],
+            .H = 2,
+            .heads = c,
+            .keep = 0.8,
+            .eps = 1e-6f,
             .layout = c % TEST_REVERSED,
-            .batch  = { .n_seqs = 3, .len = { 280, 9, 37 }, .turn = c },
+            .batch = { .n_seqs = 3, .len = { 280, 9, 37 }, .turn = c },
         };
         static const int64_t most[3] = { 20, 1, 90 };
         struct test_arena    a;
@@ -351,16 +351,16 @@ static void test_cuts(struct test * t) {
 static void test_slots(struct test * t) {
     struct test_limits lim = { .chunk = { .what = "snapshots of chunk and auto", .limit = 1e-12 } };
     struct test_rng    rng = { 4 };
-    int                n   = 0;
+    int                n = 0;
     for (int c = 0; c < N_MODES; ++c) {
         struct problem p = {
-            .mode  = c,
-            .d_k   = sizes[c % 4],
-            .d_v   = sizes[(c + 1) % 4],
-            .H     = 2,
+            .mode = c,
+            .d_k = sizes[c % 4],
+            .d_v = sizes[(c + 1) % 4],
+            .H = 2,
             .heads = c,
-            .keep  = 0.8,
-            .eps   = 1e-6f,
+            .keep = 0.8,
+            .eps = 1e-6f,
         };
         struct test_arena a;
         struct test_scan  s;
@@ -398,23 +398,23 @@ static void test_nan(struct test * t) {
     struct test_rng rng = { 6 };
     for (int c = 0; c < N_MODES; ++c) {
         struct problem p = {
-            .mode  = c,
-            .d_k   = 24,
-            .d_v   = 40,
-            .H     = 2,
+            .mode = c,
+            .d_k = 24,
+            .d_v = 40,
+            .H = 2,
             .heads = 3,
-            .keep  = 0.8,
-            .eps   = 1e-6f,
+            .keep = 0.8,
+            .eps = 1e-6f,
             .batch = { .n_seqs = 2, .len = { 20, 15 } },
         };
         struct test_arena a;
         test_arena_init(&a);
-        struct test_scan s      = make(&a, &p, &rng);
+        struct test_scan s = make(&a, &p, &rng);
         float *          before = test_copy(s.sign.state);
-        const int64_t    first  = ((int32_t *) s.sign.ids->data)[GGML_SCAN_FIRST];
-        const int64_t    token  = first + 9;
+        const int64_t    first = ((int32_t *) s.sign.ids->data)[GGML_SCAN_FIRST];
+        const int64_t    token = first + 9;
         const int64_t    column = 17;
-        const float      value  = test_get(s.sign.x, column, 0, 0, token);
+        const float      value = test_get(s.sign.x, column, 0, 0, token);
         for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; ++path) {
             if (!test_scan_has_path(&s, path)) {
                 continue;
@@ -456,18 +456,18 @@ static void test_mlstm_by_hand(struct test * t) {
     struct test_arena a;
     test_arena_init(&a);
     struct test_scan s = {
-        .op    = TEST_SIGNED,
+        .op = TEST_SIGNED,
         .batch = { .n_seqs = 1, .len = { 1 }, .turn = 2 },
-        .text  = "mLSTM by hand",
+        .text = "mLSTM by hand",
     };
 
     s.sign = (struct ggml_signed_scan_args) {
         .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", 2 * 1 + 2 + 1,
                 test_batch_slots(&s.batch), 1, 1),
-        .ids   = test_batch_ids(&a, &s.batch),
-        .c     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "c", 2, 1, 1, 1),
-        .b     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "b", 2, 1, 1, 1),
-        .x     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "x", 1, 1, 1, 1),
+        .ids = test_batch_ids(&a, &s.batch),
+        .c = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "c", 2, 1, 1, 1),
+        .b = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "b", 2, 1, 1, 1),
+        .x = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "x", 1, 1, 1, 1),
         .log_f = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "log_f", 1, 1, 1, 1),
         .log_i = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "log_i", 1, 1, 1, 1),
         .scale = 0.5f,
@@ -498,18 +498,18 @@ static void test_mlstm_by_hand(struct test * t) {
 // exp(log_i − m'). In F32 a difference of 70 would have an error of up to 4e-6, and so would i'.
 static void test_mlstm_faint(struct test * t) {
     struct test_limits lim = {
-        .step  = { .what = "mLSTM, faint inputs, step and reference", .limit = 1e-12 },
+        .step = { .what = "mLSTM, faint inputs, step and reference", .limit = 1e-12 },
         .chunk = { .what = "mLSTM, faint inputs, chunk and auto", .limit = 1e-12 },
     };
     struct test_rng rng = { 7 };
     for (int n = 1; n <= 4; ++n) {
         const struct problem p = {
-            .mode  = MODE_MLSTM,
-            .d_k   = 16,
-            .d_v   = 24,
-            .H     = 8,
+            .mode = MODE_MLSTM,
+            .d_k = 16,
+            .d_v = 24,
+            .H = 8,
             .heads = n,
-            .eps   = 1e-6f,
+            .eps = 1e-6f,
             .faint = true,
             .batch = { .n_seqs = 1, .len = { n }, .turn = 2 },
         };

@@ -29,7 +29,7 @@ static bool make_model(const char * from, const char * path, bool add) {
                               : "s%02d",
                 i);
         tokens[i] = names[i];
-        types[i]  = i == BOS || i == EOS ? TYPE_CONTROL : i == UNUSED ? TYPE_UNUSED : TYPE_NORMAL;
+        types[i] = i == BOS || i == EOS ? TYPE_CONTROL : i == UNUSED ? TYPE_UNUSED : TYPE_NORMAL;
     }
     if (!model_edit_open(&e, from)) {
         return false;
@@ -63,7 +63,7 @@ static void expect(struct test * t, const struct lrnn_model * model, const char 
 static void test_flags(struct test * t, const struct lrnn_model * model, bool adds) {
     const unsigned bos = LRNN_TOKENIZE_ADD_BOS, eos = LRNN_TOKENIZE_ADD_EOS,
                    parse = LRNN_TOKENIZE_PARSE_SPECIAL;
-    const int32_t all[]  = { BOS, 5, 7, EOS };
+    const int32_t all[] = { BOS, 5, 7, EOS };
     expect(t, model, "s05 s07", 0, all + 1, 2);
     expect(t, model, "s05 s07", bos, all + (adds ? 0 : 1), adds ? 3 : 2);
     expect(t, model, "s05 s07", eos, all + 1, adds ? 3 : 2);
@@ -83,7 +83,7 @@ static void test_tokens(struct test * t, const struct lrnn_model * model) {
                 "id %d adds %zu bytes", id, lrnn_token_text_size(model, id));
     }
     // lrnn_token_text_size agrees with the decoder
-    struct lrnn_decoder * d    = lrnn_decoder_new(model, true, NULL);
+    struct lrnn_decoder * d = lrnn_decoder_new(model, true, NULL);
     size_t                said = 0, written = 0;
     for (int32_t i = 0; i < 200; ++i) {
         const int32_t id = (i * 7) % V;

@@ -67,9 +67,9 @@ static void check_cycle(struct test * t, int n) {
 // Two reflections whose keys are at angle θ/2 rotate by θ: exp(± i θ). One factor: 1 − β ‖k‖².
 static void check_reflections(struct test * t) {
     for (int i = 1; i < 8; ++i) {
-        const double theta   = 2.0 * PI * i / 17.0;
-        const float  k[8]    = { 1.0f, 0.0f, 0.0f, 0.0f, (float) cos(theta / 2.0),
-                (float) sin(theta / 2.0), 0.0f, 0.0f };
+        const double theta = 2.0 * PI * i / 17.0;
+        const float  k[8] = { 1.0f, 0.0f, 0.0f, 0.0f, (float) cos(theta / 2.0),
+             (float) sin(theta / 2.0), 0.0f, 0.0f };
         const float  beta[2] = { 2.0f, 2.0f };
         double       re[2], im[2];
         const bool   found = spectrum_of_reflections(4, 2, k, 4, beta, 1, re, im);
@@ -119,8 +119,8 @@ static void check_product(struct test * t, struct test_rng * r, int d, int n) {
     double     sum = d - n, x = 1.0, y = 0.0;
     for (int j = 0; j < n; ++j) {
         const double z = x * re[j] - y * im[j];
-        y              = x * im[j] + y * re[j];
-        x              = z;
+        y = x * im[j] + y * re[j];
+        x = z;
         sum += re[j];
     }
     test_check(t,
@@ -134,8 +134,8 @@ static void check_rank_one(struct test * t, struct test_rng * r, int d, bool rep
     double g[N_MAX] = { 0 }, z2[N_MAX] = { 0 }, z[N_MAX], a[N_MAX * N_MAX], ours[N_MAX], re[N_MAX],
            im[N_MAX], work[2 * N_MAX];
     for (int i = 0; i < d; ++i) {
-        g[i]  = repeated ? 0.25 * (double) test_below(r, 4) : test_uniform(r, 0.0, 1.0);
-        z[i]  = repeated && i % 3 == 0 ? 0.0 : test_normal(r) / sqrt(d);
+        g[i] = repeated ? 0.25 * (double) test_below(r, 4) : test_uniform(r, 0.0, 1.0);
+        z[i] = repeated && i % 3 == 0 ? 0.0 : test_normal(r) / sqrt(d);
         z2[i] = z[i] * z[i];
     }
     for (int i = 0; i < d; ++i) {

@@ -47,8 +47,8 @@ static bool open_bench(struct bench * b, struct test * t, const char * name) {
     *b = (struct bench) { .t = t, .model = golden_load_model(name) };
     snprintf(b->path, sizeof(b->path), "test-state-file-%ld.state", (long) getpid());
     const struct lrnn_session_params params = { .n_threads = 1, .n_seqs = 2, .n_cache = 64 };
-    b->session                              = lrnn_session_new(b->model, &params, &err);
-    b->sampler                              = lrnn_sampler_new(NULL, &err);
+    b->session = lrnn_session_new(b->model, &params, &err);
+    b->sampler = lrnn_sampler_new(NULL, &err);
     if (!test_check(t, b->session != NULL && b->sampler != NULL, "%s: %s", name, err.text) ||
             !eval(b, 1, N_BEFORE, 0) || !eval(b, 0, N_TOKENS, 1)) {
         return false;
@@ -178,9 +178,9 @@ static void check_length(struct bench * b, const char * most) {
 
 static void check_numbers(struct bench * b) {
     const struct lrnn_model_info info = lrnn_model_get_info(b->model);
-    const size_t   n_state            = (size_t) (info.state_bytes + info.cache_bytes * N_TOKENS);
-    const size_t   logits             = STATE_AT_PIECES + n_state;
-    const size_t   sampler            = logits + (size_t) info.n_vocab * sizeof(float);
+    const size_t   n_state = (size_t) (info.state_bytes + info.cache_bytes * N_TOKENS);
+    const size_t   logits = STATE_AT_PIECES + n_state;
+    const size_t   sampler = logits + (size_t) info.n_vocab * sizeof(float);
     const uint32_t bits[] = { 0x7fc00000, 0xffc00000, 0x7f800000, 0xff800000 }; // ± NaN, ± infinity
     for (size_t i = 0; i < sizeof(bits) / sizeof(bits[0]); ++i) {
         rejected_u32(b, STATE_AT_PIECES, bits[i], "the state is not finite");
@@ -286,7 +286,7 @@ static void check_far(struct test * t, const char * name, bool has_positions) {
         state_put_sum(b.file, b.size);
         test_write_file(b.path, b.file, b.size);
         test_check(t, lrnn_seq_load(b.session, 1, NULL, b.path, &err), "%s: %s", name, err.text);
-        const struct lrnn_input in   = { .seq = 1, .tokens = tokens, .n_tokens = 1, .n_logits = 1 };
+        const struct lrnn_input in = { .seq = 1, .tokens = tokens, .n_tokens = 1, .n_logits = 1 };
         const bool              done = lrnn_eval(b.session, &in, 1, &err);
         test_check(t, done != has_positions, "%s: token 2^31 was %s: %s", name,
                 done ? "accepted" : "rejected", err.text);
@@ -308,7 +308,7 @@ static void write_seed(
         const char * folder, int model, const char * name, const uint8_t * file, size_t size) {
     char      path[4096];
     uint8_t * seed = malloc(size + 1);
-    seed[0]        = (uint8_t) (model | STATE_PUT_IDENTITY | STATE_PUT_SUM);
+    seed[0] = (uint8_t) (model | STATE_PUT_IDENTITY | STATE_PUT_SUM);
     memcpy(seed + 1, file, size);
     snprintf(path, sizeof(path), "%s/%s-%s", folder, state_models[model], name);
     test_write_file(path, seed, size + 1);

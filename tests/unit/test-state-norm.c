@@ -35,15 +35,15 @@ static struct state_norm get_state_norm(const struct lrnn_session * session, int
 // values of all tokens.
 // - extra: floats after the matrix of a head
 static struct state_norm norm_from_file(struct lrnn_session * session, int32_t seq, int64_t extra) {
-    struct lrnn_error err  = { LRNN_ERROR_NONE, "" };
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     size_t            size = 0;
     test_check(&t, lrnn_seq_save(session, seq, NULL, path, &err), "%s", err.text);
-    uint8_t *                    file   = test_read_file(path, &size);
-    const uint8_t *              p      = file + STATE_AT_PIECES;
-    const struct lrnn_model *    model  = session_model(session);
-    const struct lrnn_model_info info   = model->info;
+    uint8_t *                    file = test_read_file(path, &size);
+    const uint8_t *              p = file + STATE_AT_PIECES;
+    const struct lrnn_model *    model = session_model(session);
+    const struct lrnn_model_info info = model->info;
     const int64_t                matrix = info.d_k * info.d_v;
-    struct state_norm            most   = { .layer = -1 };
+    struct state_norm            most = { .layer = -1 };
     for (int32_t il = 0; il < info.n_layer; ++il) {
         const bool recurrent = model->layers[il].recurrent;
         for (int64_t h = 0; h < info.n_head && recurrent; ++h) {
@@ -75,15 +75,15 @@ static void eval(struct lrnn_session * session, int32_t seq, const int32_t * tok
 }
 
 static void test_model(const struct golden * g, struct test_worst * worst) {
-    struct lrnn_error     err   = { LRNN_ERROR_NONE, "" };
+    struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
     struct lrnn_model *   model = lrnn_model_load(g->path, NULL, &err);
     struct lrnn_session * session =
             model == NULL ? NULL
                           : lrnn_session_new(model,
                                     &(struct lrnn_session_params) { .n_threads = 1,
-                                            .n_seqs                            = 2,
-                                            .n_rewind                          = 2,
-                                            .n_batch                           = 16,
+                                            .n_seqs = 2,
+                                            .n_rewind = 2,
+                                            .n_batch = 16,
                                             .n_cache = (int32_t) g->n_tokens },
                                     &err);
     if (!test_check(&t, session != NULL, "%s: %s", g->name, err.text)) {
@@ -91,7 +91,7 @@ static void test_model(const struct golden * g, struct test_worst * worst) {
     }
     // mLSTM: a normalizer [d_k] and a maximum per head
     const bool    has_normalizer = strcmp(model->info.family, "mlstm") == 0;
-    const int64_t extra          = has_normalizer ? model->info.d_k + 1 : 0;
+    const int64_t extra = has_normalizer ? model->info.d_k + 1 : 0;
     test_check(&t, get_state_norm(session, 1).layer == -1, "%s: an empty sequence has a state norm",
             g->name);
     eval(session, 0, g->tokens + 1, 3);

@@ -18,11 +18,11 @@
 #include <unistd.h>
 
 // sanitizers are ten times slower
-static const int64_t LONG   = LRNN_SANITIZE ? 20000 : 200000;
+static const int64_t LONG = LRNN_SANITIZE ? 20000 : 200000;
 static const int64_t LONGER = LRNN_SANITIZE ? 100000 : 10000000;
 
 static struct lrnn_model * load(struct test * t, const char * path) {
-    struct lrnn_error   err   = { LRNN_ERROR_NONE, "" };
+    struct lrnn_error   err = { LRNN_ERROR_NONE, "" };
     struct lrnn_model * model = lrnn_model_load(path, NULL, &err);
     test_check(t, model != NULL, "%s: %s", path, err.text);
     return model;
@@ -49,18 +49,18 @@ struct score {
 // One thread: the models are too small for two.
 static struct score probe(struct test * t, struct lrnn_model * model, const char * spec,
         int64_t length, int64_t n_sequences, int32_t n_batch) {
-    struct lrnn_error   err    = { LRNN_ERROR_NONE, "" };
+    struct lrnn_error   err = { LRNN_ERROR_NONE, "" };
     struct probe_result result = { 0 };
-    struct score        score  = { 0 };
-    struct task *       task   = make_task(t, spec);
+    struct score        score = { 0 };
+    struct task *       task = make_task(t, spec);
     if (model != NULL && task != NULL) {
         const struct probe_params params = {
-            .lengths     = { length },
-            .n_lengths   = 1,
+            .lengths = { length },
+            .n_lengths = 1,
             .n_sequences = n_sequences,
-            .seed        = 1,
-            .session     = { .n_threads = 1 },
-            .n_batch     = n_batch,
+            .seed = 1,
+            .session = { .n_threads = 1 },
+            .n_batch = n_batch,
         };
         const bool ok = probe_by_length(model, task, &params, &result, &err);
         test_check(t, ok, "%s: %s", spec, err.text);
@@ -74,7 +74,7 @@ static struct score probe(struct test * t, struct lrnn_model * model, const char
 static void check_exact(struct test * t, const char * name, const char * spec, int64_t length,
         int64_t n_sequences, int32_t n_batch) {
     struct lrnn_model * model = load_exact(t, name);
-    const struct score  s     = probe(t, model, spec, length, n_sequences, n_batch);
+    const struct score  s = probe(t, model, spec, length, n_sequences, n_batch);
     test_check(t, s.asked == length * n_sequences && s.wrong == 0,
             "%s: %" PRId64 " of %" PRId64 " answers wrong, batch %d", name, s.wrong, s.asked,
             n_batch);
@@ -84,7 +84,7 @@ static void check_exact(struct test * t, const char * name, const char * spec, i
 // No better than a guess: the state of the first letters is soon lost.
 static void check_fails(struct test * t, const char * name, const char * spec, double chance) {
     struct lrnn_model * model = load_exact(t, name);
-    const struct score  s     = probe(t, model, spec, 2000, 4, 512);
+    const struct score  s = probe(t, model, spec, 2000, 4, 512);
     const double        right = 1.0 - (double) s.wrong / (double) s.asked;
     test_check(t, s.asked == 8000 && right < chance + 0.05,
             "%s: %.3f of the answers are right; expected about %.3f, a guess", name, right, chance);
@@ -94,8 +94,8 @@ static void check_fails(struct test * t, const char * name, const char * spec, d
 // RWKV-7 cannot reach −1: it is right at first, with a shrinking margin, and guesses in the end.
 static void check_decay(struct test * t) {
     struct lrnn_model * model = load_exact(t, "parity-rwkv7");
-    const struct score  near  = probe(t, model, "parity", 100, 4, 512);
-    const struct score  far   = probe(t, model, "parity", 20000, 4, 512);
+    const struct score  near = probe(t, model, "parity", 100, 4, 512);
+    const struct score  far = probe(t, model, "parity", 20000, 4, 512);
     test_check(t, near.wrong == 0 && near.margin > 0.0 && near.margin < 1e-3,
             "parity-rwkv7: %" PRId64 " wrong of 100, margin %g", near.wrong, near.margin);
     test_check(t, far.wrong > far.asked * 2 / 5,
@@ -132,7 +132,7 @@ static void check_q8(struct test * t, const char * name, const char * spec, int6
     char path[512];
     snprintf(path, sizeof(path), "test-state-tracking-%d-%s-q8_0.gguf", (int) getpid(), name);
     struct lrnn_model * model = load_q8(t, name, path);
-    const struct score  s     = probe(t, model, spec, length, 1, 512);
+    const struct score  s = probe(t, model, spec, length, 1, 512);
     test_check(t, s.asked == length && s.wrong == 0,
             "%s in Q8_0: %" PRId64 " of %" PRId64 " answers wrong", name, s.wrong, s.asked);
     lrnn_model_free(model);
@@ -144,11 +144,11 @@ static void check_q8(struct test * t, const char * name, const char * spec, int6
 static void check_saved(struct test * t, const char * name, const char * spec, int64_t length) {
     struct lrnn_error   err = { LRNN_ERROR_NONE, "" };
     char                path[64];
-    struct lrnn_model * model  = load_exact(t, name);
-    struct task *       task   = make_task(t, spec);
+    struct lrnn_model * model = load_exact(t, name);
+    struct task *       task = make_task(t, spec);
     int32_t *           tokens = NULL;
-    int64_t             n      = 0;
-    int64_t             wrong  = 0;
+    int64_t             n = 0;
+    int64_t             wrong = 0;
     if (model == NULL || task == NULL ||
             !test_check(
                     t, probe_tokens(model, task, 9, length, &tokens, &n, &err), "%s", err.text)) {
@@ -159,8 +159,8 @@ static void check_saved(struct test * t, const char * name, const char * spec, i
     snprintf(path, sizeof(path), "test-state-tracking-%d.state", (int) getpid());
     const struct lrnn_session_params params = { .n_threads = 1 };
     const int64_t                    prefix = n - length, half = prefix + length / 2;
-    struct lrnn_session *            a  = lrnn_session_new(model, &params, &err);
-    struct lrnn_session *            b  = lrnn_session_new(model, &params, &err);
+    struct lrnn_session *            a = lrnn_session_new(model, &params, &err);
+    struct lrnn_session *            b = lrnn_session_new(model, &params, &err);
     bool                             ok = test_check(t, a != NULL && b != NULL, "%s", err.text) &&
               test_check(t,
                       lrnn_eval(a, &(struct lrnn_input) { .tokens = tokens, .n_tokens = half }, 1,
@@ -177,9 +177,9 @@ static void check_saved(struct test * t, const char * name, const char * spec, i
             continue;
         }
         const struct lrnn_input input = { .tokens = tokens + i, .n_tokens = 1, .n_logits = 1 };
-        ok                   = test_check(t, lrnn_eval(b, &input, 1, &err), "%s", err.text);
+        ok = test_check(t, lrnn_eval(b, &input, 1, &err), "%s", err.text);
         const float * logits = ok ? lrnn_logits(b, 0) : NULL;
-        int32_t       best   = 0;
+        int32_t       best = 0;
         for (int32_t v = 1; ok && v < lrnn_model_get_info(model).n_vocab; ++v) {
             best = logits[v] > logits[best] ? v : best;
         }

@@ -24,19 +24,19 @@
 //
 
 enum {
-    D_K        = 4,
-    D_V        = 8,
-    HEADS      = 2,
-    CHANNELS   = D_V * HEADS,
-    WIDTH      = 3,
-    SEQS       = 2,
-    SLOTS      = 5,
+    D_K = 4,
+    D_V = 8,
+    HEADS = 2,
+    CHANNELS = D_V * HEADS,
+    WIDTH = 3,
+    SEQS = 2,
+    SLOTS = 5,
     MAX_TOKENS = 6,
-    STEPS      = 60,
+    STEPS = 60,
 
-    CONV_SIZE  = CHANNELS * (WIDTH - 1),
+    CONV_SIZE = CHANNELS * (WIDTH - 1),
     STATE_SIZE = D_K * D_V * HEADS,
-    SLOT_SIZE  = CONV_SIZE + 2 * STATE_SIZE, // conv, householder, signed
+    SLOT_SIZE = CONV_SIZE + 2 * STATE_SIZE, // conv, householder, signed
 };
 
 struct net_step {
@@ -80,10 +80,10 @@ static void net_data(
 
     for (int n = 0; n < STEPS; ++n) {
         struct net_step * s = &steps[n];
-        s->n_tokens         = ragged ? 1 + (int) test_below(&rng, MAX_TOKENS) : MAX_TOKENS / 2;
+        s->n_tokens = ragged ? 1 + (int) test_below(&rng, MAX_TOKENS) : MAX_TOKENS / 2;
 
         // sequence 0 stays in slot 0, sequence 1 alternates between slots 2 and 3
-        const int     n0                         = (int) test_below(&rng, s->n_tokens + 1);
+        const int     n0 = (int) test_below(&rng, s->n_tokens + 1);
         const int32_t ids[SEQS][GGML_SCAN_SNAPS] = {
             { n == 0 ? -1 : 0, 0, 0, n0 },
             { n == 0 ? -1 : 2 + n % 2, 2 + (n + 1) % 2, n0, s->n_tokens - n0 },
@@ -97,14 +97,14 @@ static void net_data(
             for (int h = 0; h < HEADS; ++h) {
                 if (exact) {
                     s->k[t][h][test_below(&rng, D_K)] = test_below(&rng, 2) ? 1.0f : -1.0f;
-                    s->beta[t][h]                     = (float) test_below(&rng, 3);
-                    s->gate[t][h]                     = test_below(&rng, 2) ? 1.0f : -1.0f;
-                    s->decay[t][h]                    = test_below(&rng, 8) ? s->gate[t][h] : 0.0f;
+                    s->beta[t][h] = (float) test_below(&rng, 3);
+                    s->gate[t][h] = test_below(&rng, 2) ? 1.0f : -1.0f;
+                    s->decay[t][h] = test_below(&rng, 8) ? s->gate[t][h] : 0.0f;
                 } else {
                     s->k[t][h][test_below(&rng, D_K)] = 0.6f;
                     s->k[t][h][0] += 0.3f;
-                    s->beta[t][h]  = (float) test_uniform(&rng, 0, 2);
-                    s->gate[t][h]  = (float) test_uniform(&rng, -1, 1);
+                    s->beta[t][h] = (float) test_uniform(&rng, 0, 2);
+                    s->gate[t][h] = (float) test_uniform(&rng, -1, 1);
                     s->decay[t][h] = (float) test_uniform(&rng, -1, 1);
                 }
                 for (int i = 0; i < D_K; ++i) {
@@ -151,15 +151,15 @@ static struct memory memory_new(ggml_backend_t backend, bool interleaved) {
     struct memory m = { .ctx = test_graph_context() };
     if (interleaved) {
         struct ggml_tensor * all = ggml_new_tensor_2d(m.ctx, GGML_TYPE_F32, SLOT_SIZE, SLOTS);
-        m.conv                   = ggml_view_2d(m.ctx, all, CONV_SIZE, SLOTS, all->nb[1], 0);
+        m.conv = ggml_view_2d(m.ctx, all, CONV_SIZE, SLOTS, all->nb[1], 0);
         m.householder =
                 ggml_view_2d(m.ctx, all, STATE_SIZE, SLOTS, all->nb[1], sizeof(float) * CONV_SIZE);
         m.gated = ggml_view_2d(m.ctx, all, STATE_SIZE, SLOTS, all->nb[1],
                 sizeof(float) * (CONV_SIZE + STATE_SIZE));
     } else {
-        m.conv        = ggml_new_tensor_2d(m.ctx, GGML_TYPE_F32, CONV_SIZE, SLOTS);
+        m.conv = ggml_new_tensor_2d(m.ctx, GGML_TYPE_F32, CONV_SIZE, SLOTS);
         m.householder = ggml_new_tensor_2d(m.ctx, GGML_TYPE_F32, STATE_SIZE, SLOTS);
-        m.gated       = ggml_new_tensor_2d(m.ctx, GGML_TYPE_F32, STATE_SIZE, SLOTS);
+        m.gated = ggml_new_tensor_2d(m.ctx, GGML_TYPE_F32, STATE_SIZE, SLOTS);
     }
     m.buffer = ggml_backend_alloc_ctx_tensors(m.ctx, backend);
 
@@ -205,16 +205,16 @@ static struct net net_build(
         const struct memory * m, struct ggml_tensor * w, struct ggml_tensor * conv, int64_t T) {
     struct ggml_context * ctx = test_graph_context();
     struct net            net = {
-                   .ctx   = ctx,
+                   .ctx = ctx,
                    .graph = ggml_new_graph(ctx),
-                   .ids   = input(ctx, GGML_TYPE_I32, GGML_SCAN_SNAPS, SEQS, 1, 1),
-                   .x     = input(ctx, GGML_TYPE_F32, CHANNELS, T, 1, 1),
-                   .q     = input(ctx, GGML_TYPE_F32, D_K, HEADS, 1, T),
-                   .k     = input(ctx, GGML_TYPE_F32, D_K, HEADS, 1, T),
-                   .beta  = input(ctx, GGML_TYPE_F32, 1, HEADS, 1, T),
-                   .gate  = input(ctx, GGML_TYPE_F32, 1, HEADS, 1, T),
-                   .b     = input(ctx, GGML_TYPE_F32, D_K, HEADS, 1, T),
-                   .c     = input(ctx, GGML_TYPE_F32, D_K, HEADS, 1, T),
+                   .ids = input(ctx, GGML_TYPE_I32, GGML_SCAN_SNAPS, SEQS, 1, 1),
+                   .x = input(ctx, GGML_TYPE_F32, CHANNELS, T, 1, 1),
+                   .q = input(ctx, GGML_TYPE_F32, D_K, HEADS, 1, T),
+                   .k = input(ctx, GGML_TYPE_F32, D_K, HEADS, 1, T),
+                   .beta = input(ctx, GGML_TYPE_F32, 1, HEADS, 1, T),
+                   .gate = input(ctx, GGML_TYPE_F32, 1, HEADS, 1, T),
+                   .b = input(ctx, GGML_TYPE_F32, D_K, HEADS, 1, T),
+                   .c = input(ctx, GGML_TYPE_F32, D_K, HEADS, 1, T),
                    .decay = input(ctx, GGML_TYPE_F32, 1, HEADS, 1, T),
     };
     struct lrnn_error err = { LRNN_ERROR_NONE, "" };
@@ -222,9 +222,9 @@ static struct net net_build(
     // y [CHANNELS, T]
     struct ggml_tensor * y = ggml_short_conv(ctx,
             &(struct ggml_short_conv_args) {
-                    .state  = m->conv,
-                    .ids    = net.ids,
-                    .x      = ggml_mul(ctx, net.x, w),
+                    .state = m->conv,
+                    .ids = net.ids,
+                    .x = ggml_mul(ctx, net.x, w),
                     .weight = conv,
             },
             &err);
@@ -235,13 +235,13 @@ static struct net net_build(
                       : ggml_householder_scan(ctx,
                                 &(struct ggml_householder_scan_args) {
                                         .state = m->householder,
-                                        .ids   = net.ids,
-                                        .q     = net.q,
-                                        .k     = net.k,
-                                        .beta  = net.beta,
-                                        .gate  = net.gate,
+                                        .ids = net.ids,
+                                        .q = net.q,
+                                        .k = net.k,
+                                        .beta = net.beta,
+                                        .gate = net.gate,
                                         .scale = 1.0f,
-                                        .v     = ggml_reshape_4d(
+                                        .v = ggml_reshape_4d(
                                                 ctx, ggml_mul(ctx, y, w), D_V, HEADS, 1, T),
                                 },
                                 &err);
@@ -253,12 +253,12 @@ static struct net net_build(
                       : ggml_signed_scan(ctx,
                                 &(struct ggml_signed_scan_args) {
                                         .state = m->gated,
-                                        .ids   = net.ids,
-                                        .c     = net.c,
-                                        .b     = net.b,
-                                        .gate  = net.decay,
+                                        .ids = net.ids,
+                                        .c = net.c,
+                                        .b = net.b,
+                                        .gate = net.decay,
                                         .scale = 1.0f,
-                                        .x     = ggml_reshape_4d(ctx, u, D_V, HEADS, 1, T),
+                                        .x = ggml_reshape_4d(ctx, u, D_V, HEADS, 1, T),
                                 },
                                 &err);
 
@@ -266,7 +266,7 @@ static struct net net_build(
         fprintf(stderr, "builder: %s\n", err.text);
         exit(1);
     }
-    net.z     = output(net.graph, ggml_add(ctx, o, r));
+    net.z = output(net.graph, ggml_add(ctx, o, r));
     net.after = output(net.graph, ggml_cont(ctx, ggml_scan_state_after(ctx, o)));
     return net;
 }
@@ -306,8 +306,8 @@ static struct net_result * net_run(struct test * t, const struct placement * pla
     struct memory       memory = memory_new(placement->state, interleaved);
 
     struct ggml_context * ctx_w = test_graph_context();
-    struct ggml_tensor *  w     = ggml_new_tensor_1d(ctx_w, GGML_TYPE_F32, CHANNELS);
-    struct ggml_tensor *  conv  = ggml_new_tensor_2d(ctx_w, GGML_TYPE_F32, WIDTH, CHANNELS);
+    struct ggml_tensor *  w = ggml_new_tensor_1d(ctx_w, GGML_TYPE_F32, CHANNELS);
+    struct ggml_tensor *  conv = ggml_new_tensor_2d(ctx_w, GGML_TYPE_F32, WIDTH, CHANNELS);
     ggml_backend_buffer_t buf_w = ggml_backend_alloc_ctx_tensors(ctx_w, placement->weights);
     ggml_backend_buffer_set_usage(buf_w, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     ggml_backend_tensor_set(w, weights->w, 0, ggml_nbytes(w));
@@ -318,7 +318,7 @@ static struct net_result * net_run(struct test * t, const struct placement * pla
                     ? ggml_gallocr_new(ggml_backend_get_default_buffer_type(placement->state))
                     : NULL;
     struct net net = { 0 };
-    bool       ok  = true;
+    bool       ok = true;
 
     for (int n = 0; ok && n < STEPS; ++n) {
         if (rebuild || n == 0) {
@@ -328,7 +328,7 @@ static struct net_result * net_run(struct test * t, const struct placement * pla
                 ok = ggml_gallocr_alloc_graph(galloc, net.graph);
             } else {
                 struct lrnn_error err = { LRNN_ERROR_NONE, "" };
-                ok                    = graph_alloc(placement->sched, net.graph, &err);
+                ok = graph_alloc(placement->sched, net.graph, &err);
                 test_check(t, ok, "%s, step %d: rejected: %s", placement->name, n, err.text);
                 test_check(t,
                         !ok || !placement->crosses ||
@@ -379,14 +379,14 @@ static struct net_result * net_loop(
     for (int n = 0; n < STEPS; ++n) {
         const struct net_step * s = &steps[n];
         for (int seq = 0; seq < SEQS; ++seq) {
-            const int32_t * id           = s->ids[seq];
+            const int32_t * id = s->ids[seq];
             int64_t         S[SLOT_SIZE] = { 0 };
             if (id[GGML_SCAN_SLOT_IN] >= 0) {
                 memcpy(S, state[id[GGML_SCAN_SLOT_IN]], sizeof(S));
             }
             int64_t (*tail)[CHANNELS] = (int64_t (*)[CHANNELS]) S;
-            int64_t (*S1)[D_K][D_V]   = (int64_t (*)[D_K][D_V])(S + CONV_SIZE);
-            int64_t (*S2)[D_K][D_V]   = (int64_t (*)[D_K][D_V])(S + CONV_SIZE + STATE_SIZE);
+            int64_t (*S1)[D_K][D_V] = (int64_t (*)[D_K][D_V])(S + CONV_SIZE);
+            int64_t (*S2)[D_K][D_V] = (int64_t (*)[D_K][D_V])(S + CONV_SIZE + STATE_SIZE);
 
             for (int i_t = id[GGML_SCAN_FIRST]; i_t < id[GGML_SCAN_FIRST] + id[GGML_SCAN_COUNT];
                     ++i_t) {
@@ -424,7 +424,7 @@ static struct net_result * net_loop(
                         size += llabs(S2[h][i][j]) + llabs(S1[h][i][j]);
                     }
                     result->z[n][i_t][ch] = (float) (o + r);
-                    largest               = size + llabs(u) > largest ? size + llabs(u) : largest;
+                    largest = size + llabs(u) > largest ? size + llabs(u) : largest;
                 }
             }
             memcpy(state[id[GGML_SCAN_SLOT_OUT]], S, sizeof(S));
@@ -479,7 +479,7 @@ static void test_steps(struct test * t, const struct placement * placements, int
     static struct net_weights weights;
 
     for (int mode = 0; mode < 4; ++mode) {
-        const bool exact   = mode % 2 == 0;
+        const bool exact = mode % 2 == 0;
         const bool rebuild = mode / 2 == 0;
         net_data(steps, &weights, exact, rebuild);
 

@@ -14,8 +14,8 @@ static const double PI = 3.14159265358979323846;
 static double t_cdf_integral(double t, double df) {
     enum { N = 20000 };
     const double front = exp(lgamma(0.5 * (df + 1.0)) - lgamma(0.5 * df)) / sqrt(df * PI);
-    const double h     = t / N;
-    double       sum   = 0.0;
+    const double h = t / N;
+    double       sum = 0.0;
     for (int i = 0; i <= N; ++i) {
         const double x = i * h;
         sum += (i == 0 || i == N    ? 1.0
@@ -27,12 +27,12 @@ static double t_cdf_integral(double t, double df) {
 }
 
 static void test_student(struct test * t) {
-    const double      ts[]     = { -30.0, -4.3, -1.0, -0.01, 0.0, 0.3, 1.0, 2.5, 12.0 };
-    struct test_worst closed   = { .what = "t cdf, 1 to 3 degrees of freedom, against closed forms",
-          .limit                         = 1e-14 };
+    const double      ts[] = { -30.0, -4.3, -1.0, -0.01, 0.0, 0.3, 1.0, 2.5, 12.0 };
+    struct test_worst closed = { .what = "t cdf, 1 to 3 degrees of freedom, against closed forms",
+        .limit = 1e-14 };
     struct test_worst integral = { .what = "t cdf against Simpson's rule", .limit = 1e-11 };
-    struct test_worst inverse  = { .what = "t quantile: cdf(quantile(p)) against p",
-         .limit                          = 1e-13 };
+    struct test_worst inverse = { .what = "t quantile: cdf(quantile(p)) against p",
+        .limit = 1e-13 };
 
     for (size_t i = 0; i < sizeof(ts) / sizeof(ts[0]); ++i) {
         const double x = ts[i];
@@ -185,7 +185,7 @@ static void test_binomial(struct test * t) {
 // windows is known to be slightly too narrow.
 static void test_coverage(struct test * t) {
     enum { RUNS = 400, N = 50, SMALL = 6 };
-    struct test_rng rng  = { 7 };
+    struct test_rng rng = { 7 };
     int             held = 0, held_small = 0;
 
     for (int r = 0; r < RUNS; ++r) {
@@ -225,10 +225,10 @@ static void test_paired(struct test * t) {
     struct stats_estimate ea, ed, both[COLS], paired[COLS], again;
 
     for (int i = 0; i < N; ++i) {
-        den[i]  = 2048.0;
-        a[i]    = den[i] * (3.0 + 0.3 * test_normal(&rng));
+        den[i] = 2048.0;
+        a[i] = den[i] * (3.0 + 0.3 * test_normal(&rng));
         diff[i] = den[i] * (0.01 + 0.005 * test_normal(&rng));
-        b[i]    = a[i] - diff[i];
+        b[i] = a[i] - diff[i];
         x[i][0] = (struct stats_pair) { a[i], den[i] };
         x[i][1] = (struct stats_pair) { diff[i], den[i] };
         y[i][0] = (struct stats_pair) { b[i], den[i] };
@@ -287,10 +287,10 @@ static void test_different_denominators(struct test * t) {
 
     for (int i = 0; i < N; ++i) {
         const double level = 3.0 + 0.2 * test_normal(&rng);
-        a[i].den           = 50.0 + (double) test_below(&rng, 50);
-        b[i].den           = 20.0 + (double) test_below(&rng, 10);
-        a[i].num           = a[i].den * (level + 0.05 * test_normal(&rng));
-        b[i].num           = b[i].den * (level - 0.1 + 0.05 * test_normal(&rng));
+        a[i].den = 50.0 + (double) test_below(&rng, 50);
+        b[i].den = 20.0 + (double) test_below(&rng, 10);
+        a[i].num = a[i].den * (level + 0.05 * test_normal(&rng));
+        b[i].num = b[i].den * (level - 0.1 + 0.05 * test_normal(&rng));
         sa += a[i].num;
         na += a[i].den;
         sb += b[i].num;

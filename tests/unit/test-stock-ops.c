@@ -55,10 +55,10 @@ static struct ggml_tensor * plain_ids(struct test_arena * a, int64_t n) {
             test_tensor(a, GGML_TYPE_I32, TEST_DENSE, "ids", GGML_SCAN_SNAPS, N_SEQS, 1, 1);
     for (int32_t s = 0; s < N_SEQS; ++s) {
         const int32_t id[GGML_SCAN_SNAPS] = {
-            [GGML_SCAN_SLOT_IN]  = s,
+            [GGML_SCAN_SLOT_IN] = s,
             [GGML_SCAN_SLOT_OUT] = s,
-            [GGML_SCAN_FIRST]    = s * (int32_t) n,
-            [GGML_SCAN_COUNT]    = (int32_t) n,
+            [GGML_SCAN_FIRST] = s * (int32_t) n,
+            [GGML_SCAN_COUNT] = (int32_t) n,
         };
         memcpy((int32_t *) ids->data + s * GGML_SCAN_SNAPS, id, sizeof(id));
     }
@@ -78,7 +78,7 @@ static void limits_print(const char * name, const struct limits * lim) {
 
 static struct limits limits_new(void) {
     return (struct limits) {
-        .out   = { .what = "outputs", .limit = 1e-12 },
+        .out = { .what = "outputs", .limit = 1e-12 },
         .state = { .what = "states", .limit = 1e-12 },
         .chunk = { .what = "chunk and auto", .limit = 1e-10 },
     };
@@ -87,7 +87,7 @@ static struct limits limits_new(void) {
 // Compares every path of our op with the outputs and states of the stock op.
 static void compare(struct test * t, struct test_arena * a, struct test_scan * s, const float * out,
         const float * state, struct limits * lim) {
-    struct ggml_tensor * own    = *test_scan_state(s);
+    struct ggml_tensor * own = *test_scan_state(s);
     float *              before = test_copy(own);
     for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; ++path) {
         if (test_scan_has_path(s, path)) {
@@ -126,12 +126,12 @@ static void test_gated_delta_net(struct test * t) {
 
         s.householder = (struct ggml_householder_scan_args) {
             .state = dense(&a, "state", S * S * H, N_SEQS, 1, 1),
-            .ids   = plain_ids(&a, n),
-            .q     = dense(&a, "q", S, H, 1, T),
-            .k     = dense(&a, "k", S, H, n_h, T),
-            .v     = dense(&a, "v", S, H, n_h, T),
-            .beta  = dense(&a, "beta", 1, H, n_h, T),
-            .gate  = dense(&a, "gate", n_g, H, 1, T),
+            .ids = plain_ids(&a, n),
+            .q = dense(&a, "q", S, H, 1, T),
+            .k = dense(&a, "k", S, H, n_h, T),
+            .v = dense(&a, "v", S, H, n_h, T),
+            .beta = dense(&a, "beta", 1, H, n_h, T),
+            .gate = dense(&a, "gate", n_g, H, 1, T),
             .scale = 1.0f / sqrtf((float) S),
         };
         snprintf(s.text, sizeof(s.text), "S %d, n_h %d, gate per %s", (int) S, (int) n_h,
@@ -143,10 +143,10 @@ static void test_gated_delta_net(struct test * t) {
         test_fill_uniform(s.householder.beta, &rng, 0.0, 2.0);
 
         // in memory, our tokens and factors are the sub-tokens of the stock op
-        struct ggml_tensor * q    = dense(&a, "q", S, H, n_h * n, N_SEQS);
-        struct ggml_tensor * g    = dense(&a, "g", n_g, H, n_h * n, N_SEQS);
-        struct ggml_tensor * k    = shaped(&a, s.householder.k, S, H, n_h * n, N_SEQS);
-        struct ggml_tensor * v    = shaped(&a, s.householder.v, S, H, n_h * n, N_SEQS);
+        struct ggml_tensor * q = dense(&a, "q", S, H, n_h * n, N_SEQS);
+        struct ggml_tensor * g = dense(&a, "g", n_g, H, n_h * n, N_SEQS);
+        struct ggml_tensor * k = shaped(&a, s.householder.k, S, H, n_h * n, N_SEQS);
+        struct ggml_tensor * v = shaped(&a, s.householder.v, S, H, n_h * n, N_SEQS);
         struct ggml_tensor * beta = shaped(&a, s.householder.beta, 1, H, n_h * n, N_SEQS);
         struct ggml_tensor * init = dense(&a, "init", S, S, H, N_SEQS);
         transpose(init->data, s.householder.state->data, H * N_SEQS, S, S);
@@ -157,13 +157,13 @@ static void test_gated_delta_net(struct test * t) {
                     (float *) s.householder.q->data + tok * S * H, S * H * sizeof(float));
             for (int64_t i = 0; i < n_g * H; ++i) {
                 const float log_gate = (float) test_uniform(&rng, -0.2, 0.0);
-                ((float *) g->data)[tok * n_h * n_g * H + i]            = log_gate;
+                ((float *) g->data)[tok * n_h * n_g * H + i] = log_gate;
                 ((float *) s.householder.gate->data)[tok * n_g * H + i] = (float) exp(log_gate);
             }
         }
         struct ggml_tensor * stock = ggml_gated_delta_net(a.ctx, q, k, v, g, beta, init, 1);
         test_compute(&a, stock, 2);
-        float * out   = malloc(S * H * T * sizeof(float));
+        float * out = malloc(S * H * T * sizeof(float));
         float * state = malloc(ggml_nbytes(init));
         for (int64_t tok = 0; tok < T; ++tok) {
             memcpy(out + tok * S * H, (float *) stock->data + (tok * n_h + n_h - 1) * S * H,
@@ -191,18 +191,18 @@ static void test_rwkv_wkv7(struct test * t) {
         const int64_t     H = 3, n = 40, T = n * N_SEQS;
         struct test_arena a;
         test_arena_init(&a);
-        struct test_scan                    s    = { .op = TEST_HOUSEHOLDER };
+        struct test_scan                    s = { .op = TEST_HOUSEHOLDER };
         struct ggml_householder_scan_args * args = &s.householder;
 
         *args = (struct ggml_householder_scan_args) {
             .state = dense(&a, "state", S * S * H, N_SEQS, 1, 1),
-            .ids   = plain_ids(&a, n),
-            .q     = dense(&a, "q", S, H, 1, T),
-            .k     = dense(&a, "k", S, H, 1, T),
-            .v     = dense(&a, "v", S, H, 1, T),
-            .r     = dense(&a, "r", S, H, 1, T),
-            .w     = dense(&a, "w", S, H, 1, T),
-            .gate  = dense(&a, "gate", S, H, 1, T),
+            .ids = plain_ids(&a, n),
+            .q = dense(&a, "q", S, H, 1, T),
+            .k = dense(&a, "k", S, H, 1, T),
+            .v = dense(&a, "v", S, H, 1, T),
+            .r = dense(&a, "r", S, H, 1, T),
+            .w = dense(&a, "w", S, H, 1, T),
+            .gate = dense(&a, "gate", S, H, 1, T),
             .scale = 1.0f,
         };
         snprintf(s.text, sizeof(s.text), "S %d", (int) S);
@@ -244,16 +244,16 @@ static void test_linear(struct test * t, bool bonus) {
         const int64_t     H = 3, n = 40, T = n * N_SEQS;
         struct test_arena a;
         test_arena_init(&a);
-        struct test_scan               s    = { .op = TEST_SIGNED };
+        struct test_scan               s = { .op = TEST_SIGNED };
         struct ggml_signed_scan_args * args = &s.sign;
 
         *args = (struct ggml_signed_scan_args) {
             .state = dense(&a, "state", S * S * H, N_SEQS, 1, 1),
-            .ids   = plain_ids(&a, n),
-            .c     = dense(&a, "c", S, H, 1, T),
-            .b     = dense(&a, "b", S, H, 1, T),
-            .x     = dense(&a, "x", S, H, 1, T),
-            .gate  = dense(&a, "gate", S, H, 1, T),
+            .ids = plain_ids(&a, n),
+            .c = dense(&a, "c", S, H, 1, T),
+            .b = dense(&a, "b", S, H, 1, T),
+            .x = dense(&a, "x", S, H, 1, T),
+            .gate = dense(&a, "gate", S, H, 1, T),
             .scale = bonus ? 1.0f : 0.125f,
         };
         snprintf(s.text, sizeof(s.text), "S %d", (int) S);
@@ -262,11 +262,11 @@ static void test_linear(struct test * t, bool bonus) {
         test_fill_normal(args->b, &rng, 1.0);
         test_fill_normal(args->x, &rng, 1.0);
         test_fill_uniform(args->gate, &rng, -1.0, 1.0);
-        struct ggml_tensor * k     = shaped(&a, args->b, S, H, T, 1);
-        struct ggml_tensor * v     = shaped(&a, args->x, S, H, T, 1);
-        struct ggml_tensor * q     = shaped(&a, args->c, S, H, T, 1);
-        struct ggml_tensor * g     = shaped(&a, args->gate, S, H, T, 1);
-        struct ggml_tensor * init  = shaped(&a, args->state, S * S * H, N_SEQS, 1, 1);
+        struct ggml_tensor * k = shaped(&a, args->b, S, H, T, 1);
+        struct ggml_tensor * v = shaped(&a, args->x, S, H, T, 1);
+        struct ggml_tensor * q = shaped(&a, args->c, S, H, T, 1);
+        struct ggml_tensor * g = shaped(&a, args->gate, S, H, T, 1);
+        struct ggml_tensor * init = shaped(&a, args->state, S * S * H, N_SEQS, 1, 1);
         struct ggml_tensor * stock = NULL;
         if (bonus) {
             args->bonus = dense(&a, "bonus", S, H, 1, 1);
@@ -298,18 +298,18 @@ static void test_ssm_scan(struct test * t, bool mamba2) {
             { { 128, 64, 4, 1 }, { 64, 32, 6, 2 }, { 16, 24, 4, 4 } },
         };
         const int64_t N = shapes[mamba2][c][0], P = shapes[mamba2][c][1], H = shapes[mamba2][c][2],
-                      G     = shapes[mamba2][c][3];
+                      G = shapes[mamba2][c][3];
         const int64_t     n = 40, T = n * N_SEQS;
         struct test_arena a;
         test_arena_init(&a);
 
         // the stock op
         struct ggml_tensor * init = dense(&a, "s", N, P, H, N_SEQS);
-        struct ggml_tensor * x    = dense(&a, "x", P, H, n, N_SEQS);
-        struct ggml_tensor * dt   = dense(&a, "dt", H, n, N_SEQS, 1);
-        struct ggml_tensor * A    = dense(&a, "A", mamba2 ? 1 : N, H, 1, 1);
-        struct ggml_tensor * B    = dense(&a, "B", N, G, n, N_SEQS);
-        struct ggml_tensor * C    = dense(&a, "C", N, G, n, N_SEQS);
+        struct ggml_tensor * x = dense(&a, "x", P, H, n, N_SEQS);
+        struct ggml_tensor * dt = dense(&a, "dt", H, n, N_SEQS, 1);
+        struct ggml_tensor * A = dense(&a, "A", mamba2 ? 1 : N, H, 1, 1);
+        struct ggml_tensor * B = dense(&a, "B", N, G, n, N_SEQS);
+        struct ggml_tensor * C = dense(&a, "C", N, G, n, N_SEQS);
         struct ggml_tensor * ids =
                 test_tensor(&a, GGML_TYPE_I32, TEST_DENSE, "ids", N_SEQS, 1, 1, 1);
         for (int32_t i = 0; i < N_SEQS; ++i) {
@@ -325,24 +325,24 @@ static void test_ssm_scan(struct test * t, bool mamba2) {
         test_compute(&a, stock, 2);
 
         // our op: Mamba has one head with all channels, and A is a transposed view
-        struct test_scan     s    = { .op = TEST_SIGNED };
+        struct test_scan     s = { .op = TEST_SIGNED };
         struct ggml_tensor * soft = dense(&a, "dt", mamba2 ? 1 : H, mamba2 ? H : 1, 1, T);
         map(soft, dt, softplus);
         s.sign = (struct ggml_signed_scan_args) {
             .state = dense(&a, "state", N * P * H, N_SEQS, 1, 1),
-            .ids   = plain_ids(&a, n),
-            .c     = shaped(&a, C, N, G, 1, T),
-            .b     = shaped(&a, B, N, G, 1, T),
-            .x     = shaped(&a, x, mamba2 ? P : H, mamba2 ? H : 1, 1, T),
-            .dt    = soft,
-            .A     = mamba2 ? shaped(&a, A, 1, 1, H, 1) : ggml_transpose(a.ctx, A),
-            .form  = GGML_SIGNED_SCAN_EXP,
+            .ids = plain_ids(&a, n),
+            .c = shaped(&a, C, N, G, 1, T),
+            .b = shaped(&a, B, N, G, 1, T),
+            .x = shaped(&a, x, mamba2 ? P : H, mamba2 ? H : 1, 1, T),
+            .dt = soft,
+            .A = mamba2 ? shaped(&a, A, 1, 1, H, 1) : ggml_transpose(a.ctx, A),
+            .form = GGML_SIGNED_SCAN_EXP,
             .scale = 1.0f,
         };
         snprintf(s.text, sizeof(s.text), "d_state %d, heads of %d, %d heads, %d groups", (int) N,
                 (int) P, (int) H, (int) G);
         const int64_t n_mat = mamba2 ? H * N_SEQS : N_SEQS;
-        const int64_t cols  = mamba2 ? P : H;
+        const int64_t cols = mamba2 ? P : H;
         float *       state = malloc(ggml_nbytes(init));
         transpose(s.sign.state->data, init->data, n_mat, cols, N);
         transpose(state, (float *) stock->data + P * H * T, n_mat, cols, N);
@@ -369,11 +369,11 @@ static void test_ssm_conv(struct test * t) {
         struct test_scan s = { .op = TEST_CONV };
 
         s.conv = (struct ggml_short_conv_args) {
-            .state      = dense(&a, "state", n_ch * (width - 1), N_SEQS, 1, 1),
-            .ids        = plain_ids(&a, n),
-            .x          = dense(&a, "x", n_ch, T, 1, 1),
-            .weight     = dense(&a, "weight", width, n_ch, 1, 1),
-            .bias       = c % 2 == 0 ? NULL : dense(&a, "bias", n_ch, 1, 1, 1),
+            .state = dense(&a, "state", n_ch * (width - 1), N_SEQS, 1, 1),
+            .ids = plain_ids(&a, n),
+            .x = dense(&a, "x", n_ch, T, 1, 1),
+            .weight = dense(&a, "weight", width, n_ch, 1, 1),
+            .bias = c % 2 == 0 ? NULL : dense(&a, "bias", n_ch, 1, 1, 1),
             .activation = c % 2 == 1 ? GGML_SHORT_CONV_SILU : GGML_SHORT_CONV_NONE,
         };
         snprintf(s.text, sizeof(s.text), "width %d, %d channels, %d tokens", (int) width,
@@ -383,10 +383,10 @@ static void test_ssm_conv(struct test * t) {
         test_fill_normal(s.conv.weight, &rng, 1.0);
 
         struct ggml_tensor * tail = dense(&a, "tail", width - 1, n_ch, N_SEQS, 1);
-        struct ggml_tensor * xt   = dense(&a, "xt", n, n_ch, N_SEQS, 1);
+        struct ggml_tensor * xt = dense(&a, "xt", n, n_ch, N_SEQS, 1);
         transpose(tail->data, s.conv.state->data, N_SEQS, width - 1, n_ch);
         transpose(xt->data, s.conv.x->data, N_SEQS, n, n_ch);
-        struct ggml_tensor * sx    = ggml_concat(a.ctx, tail, xt, 0);
+        struct ggml_tensor * sx = ggml_concat(a.ctx, tail, xt, 0);
         struct ggml_tensor * stock = ggml_ssm_conv(a.ctx, sx, s.conv.weight);
         test_alloc(&a, sx);
         if (s.conv.bias != NULL) {

@@ -19,8 +19,8 @@ static const double LN2 = 0.69314718055994530942;
 // Writes a synthetic run to a file, reads it and removes the file.
 static struct scores make(struct test * t, const struct synthetic * s) {
     struct scores     scores = { 0 };
-    struct lrnn_error err    = { LRNN_ERROR_NONE, "" };
-    const char *      path   = "test-summary.nll";
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+    const char *      path = "test-summary.nll";
     test_check(t, synthetic_write(s, path, &err) && scores_read(&path, 1, true, &scores, &err),
             "a synthetic run: %s", err.text);
     unlink(path);
@@ -28,9 +28,9 @@ static struct scores make(struct test * t, const struct synthetic * s) {
 }
 
 static struct summary summarize(struct test * t, const struct scores * scores, int64_t bucket) {
-    struct summary              s   = { 0 };
+    struct summary              s = { 0 };
     struct lrnn_error           err = { LRNN_ERROR_NONE, "" };
-    const struct summary_params p   = { .bucket = bucket, .tolerance = 0.02, .log2_curve = true };
+    const struct summary_params p = { .bucket = bucket, .tolerance = 0.02, .log2_curve = true };
     test_check(t, summary_make(scores, &p, &s, &err), "a summary: %s", err.text);
     return s;
 }
@@ -44,13 +44,13 @@ static bool near(double a, double b, double tolerance) {
 //
 
 static void test_uniform_model(struct test * t) {
-    const double  V      = 32000.0;
+    const double  V = 32000.0;
     struct scores scores = make(
             t, &(struct synthetic) {
                        .window = 3000, .n_windows = 11, .trained_length = 512, .uniform = log(V) });
-    struct summary        s        = summarize(t, &scores, 512);
+    struct summary        s = summarize(t, &scores, 512);
     const struct losses * groups[] = { &s.total, &s.buckets, &s.prefixes, &s.curve };
-    int                   n        = 0;
+    int                   n = 0;
 
     for (size_t g = 0; g < sizeof(groups) / sizeof(groups[0]); ++g) {
         for (int i = 0; i < groups[g]->n; ++i, n++) {
@@ -82,8 +82,8 @@ static void test_uniform_model(struct test * t) {
 static void check_ranges(struct test * t, const struct scores * scores, const struct losses * f,
         const char * what, struct test_worst * worst) {
     for (int i = 0; i < f->n; ++i) {
-        const struct loss * g      = &f->at[i];
-        double              nll    = 0.0;
+        const struct loss * g = &f->at[i];
+        double              nll = 0.0;
         int64_t             tokens = 0, bytes = 0, hits = 0;
         for (int64_t w = scores->n_windows - 1; w >= 0; w--) {
             for (int64_t p = scores->windows[w].n_targets; p >= 1; p--) {
@@ -110,14 +110,14 @@ static void test_sums(struct test * t) {
     struct test_worst worst = { .what = "losses against a loop over all targets", .limit = 1e-12 };
     for (int k = 0; k < 3; ++k) {
         static const int64_t BUCKETS[] = { 300, 0, 1024 };
-        struct scores        scores    = make(t, &(struct synthetic) { .window = 2048,
-                                                         .n_windows            = 12 - 4 * k,
-                                                         .trained_length       = 700,
-                                                         .level                = 0.6,
-                                                         .spread               = 0.3,
-                                                         .warm                 = 1.0,
-                                                         .sources              = "web\tbooks" });
-        struct summary       s         = summarize(t, &scores, BUCKETS[k]);
+        struct scores        scores = make(t, &(struct synthetic) { .window = 2048,
+                                                      .n_windows = 12 - 4 * k,
+                                                      .trained_length = 700,
+                                                      .level = 0.6,
+                                                      .spread = 0.3,
+                                                      .warm = 1.0,
+                                                      .sources = "web\tbooks" });
+        struct summary       s = summarize(t, &scores, BUCKETS[k]);
         check_ranges(t, &scores, &s.buckets, "buckets", &worst);
         check_ranges(t, &scores, &s.prefixes, "prefixes", &worst);
         check_ranges(t, &scores, &s.curve, "curve", &worst);
@@ -169,12 +169,12 @@ static void test_sums(struct test * t) {
 
 // The first L tokens of long windows score like windows of length L.
 static void test_prefixes(struct test * t) {
-    struct scores     scores    = make(t, &(struct synthetic) { .window = 4096,
-                                                  .n_windows            = 10,
-                                                  .trained_length       = 1500,
-                                                  .level                = 0.6,
-                                                  .spread               = 0.3,
-                                                  .warm                 = 1.0 });
+    struct scores     scores = make(t, &(struct synthetic) { .window = 4096,
+                                               .n_windows = 10,
+                                               .trained_length = 1500,
+                                               .level = 0.6,
+                                               .spread = 0.3,
+                                               .warm = 1.0 });
     const int64_t     lengths[] = { 1500 };
     struct summary    s;
     struct lrnn_error err;
@@ -187,9 +187,9 @@ static void test_prefixes(struct test * t) {
     test_check(t, s.prefixes.n == 5, "%d prefixes", s.prefixes.n);
     for (int i = 0; i < s.prefixes.n && i < 5; ++i) {
         struct scores short_run = scores;
-        short_run.windows       = malloc((size_t) scores.n_windows * sizeof(*short_run.windows));
+        short_run.windows = malloc((size_t) scores.n_windows * sizeof(*short_run.windows));
         for (int64_t w = 0; w < scores.n_windows; ++w) {
-            short_run.windows[w]           = scores.windows[w];
+            short_run.windows[w] = scores.windows[w];
             short_run.windows[w].n_targets = expected[i] - 1;
         }
         struct summary               c = summarize(t, &short_run, 512);
@@ -217,7 +217,7 @@ static void test_extrapolation(struct test * t) {
     const struct window_span   span = { .source = -1 };
     struct scores              scores =
             make(t, &(struct synthetic) { .window = 64, .n_windows = 1, .trained_length = T });
-    struct scores known    = { .meta = scores.meta, .n_windows = N, .windows = windows };
+    struct scores known = { .meta = scores.meta, .n_windows = N, .windows = windows };
     double        rise[16] = { 0 }; // mean rise of bucket i
 
     for (int64_t p = 1; p < W; ++p) {
@@ -231,15 +231,15 @@ static void test_extrapolation(struct test * t) {
     }
     for (int w = 0; w < N; ++w) {
         windows[w] = (struct score_window) { .index = w,
-            .n_targets                              = W - 1,
-            .nll                                    = nll[w],
-            .bytes                                  = bytes,
-            .flags                                  = flags,
-            .spans                                  = &span,
-            .n_spans                                = 1 };
+            .n_targets = W - 1,
+            .nll = nll[w],
+            .bytes = bytes,
+            .flags = flags,
+            .spans = &span,
+            .n_spans = 1 };
     }
-    known.meta.window              = W;
-    known.meta.n_windows           = N;
+    known.meta.window = W;
+    known.meta.n_windows = N;
     struct summary               s = summarize(t, &known, B);
     const struct extrapolation * e = &s.extrapolation;
     test_check(t, e->trained_length == T && e->inside == 1 && e->n == 3,
@@ -269,17 +269,17 @@ static void test_extrapolation(struct test * t) {
 // change; later ones equal those of a run without these windows.
 static void test_divergence(struct test * t) {
     struct synthetic with = { .window = 2048,
-        .n_windows                    = 15,
-        .trained_length               = 512,
-        .level                        = 0.6,
-        .spread                       = 0.3,
-        .warm                         = 1.0,
-        .nan_window                   = 3,
-        .nan_position                 = 1024 };
+        .n_windows = 15,
+        .trained_length = 512,
+        .level = 0.6,
+        .spread = 0.3,
+        .warm = 1.0,
+        .nan_window = 3,
+        .nan_position = 1024 };
     struct synthetic none = with;
-    none.nan_position     = 0;
+    none.nan_position = 0;
     struct scores bad = make(t, &with), good = make(t, &none), rest = good;
-    rest.windows   = malloc(15 * sizeof(*rest.windows));
+    rest.windows = malloc(15 * sizeof(*rest.windows));
     rest.n_windows = 0;
     for (int64_t w = 0; w < good.n_windows; ++w) {
         if (w % 3 != 0) {
@@ -328,12 +328,12 @@ static void test_divergence(struct test * t) {
 // Windows of one endless sequence: positions continue.
 static void test_never_reset(struct test * t) {
     struct scores  scores = make(t, &(struct synthetic) { .window = 512,
-                                            .n_windows            = 8,
-                                            .trained_length       = 512,
-                                            .reset                = "never",
-                                            .level                = 0.6,
-                                            .warm                 = 1.0 });
-    struct summary s      = summarize(t, &scores, 512);
+                                            .n_windows = 8,
+                                            .trained_length = 512,
+                                            .reset = "never",
+                                            .level = 0.6,
+                                            .warm = 1.0 });
+    struct summary s = summarize(t, &scores, 512);
     test_check(t, s.length == 8 * 512 - 1 && s.buckets.n == 8, "positions to %d, %d buckets",
             (int) s.length, s.buckets.n);
     for (int i = 0; i < s.buckets.n; ++i) {
@@ -353,18 +353,18 @@ static void test_never_reset(struct test * t) {
 // Two contexts: windows 0, 2, 4 … have the short one, 1, 3, 5 … the long one. A unit is a pair.
 static void test_contexts(struct test * t) {
     enum { N = 24 };
-    struct scores scores  = make(t, &(struct synthetic) { .window = 600,
-                                            .n_windows            = N,
-                                            .same_targets         = "100,400",
-                                            .trained_length       = 100,
-                                            .level                = 0.6,
-                                            .warm                 = 1.0 });
+    struct scores scores = make(t, &(struct synthetic) { .window = 600,
+                                           .n_windows = N,
+                                           .same_targets = "100,400",
+                                           .trained_length = 100,
+                                           .level = 0.6,
+                                           .warm = 1.0 });
     double        sums[2] = { 0 };
     uint8_t *     flags[N];
     for (int w = 0; w < N; ++w) { // the last 200 targets of 300 or 600 tokens
         struct score_window * window = &scores.windows[w];
-        window->n_targets            = w % 2 == 0 ? 299 : 599;
-        flags[w]                     = calloc(600, 1);
+        window->n_targets = w % 2 == 0 ? 299 : 599;
+        flags[w] = calloc(600, 1);
         memset(flags[w] + window->n_targets - 200, SCORE_COUNTED, 200);
         window->flags = flags[w];
         for (int64_t p = window->n_targets - 200; p < window->n_targets; ++p) {
@@ -405,11 +405,11 @@ static void test_contexts(struct test * t) {
 
 static void test_selection(struct test * t) {
     struct scores  scores = make(t, &(struct synthetic) { .window = 1024,
-                                            .n_windows            = 12,
-                                            .mode                 = "document",
-                                            .short_every          = 3,
-                                            .level                = 0.6 });
-    struct summary s      = summarize(t, &scores, 256);
+                                            .n_windows = 12,
+                                            .mode = "document",
+                                            .short_every = 3,
+                                            .level = 0.6 });
+    struct summary s = summarize(t, &scores, 256);
     bool           warned = false;
     for (int i = 0; i < s.n_warnings; ++i) {
         warned |= strstr(s.warnings[i],
@@ -443,9 +443,9 @@ static void test_norms(struct test * t) {
 
     // a non-finite norm is larger than all others
     struct score_norm norms[1] = { { .at = 128, .layer = 2, .norm = NAN } };
-    scores.windows[7].norms    = norms;
-    scores.windows[7].n_norms  = 1;
-    s                          = summarize(t, &scores, 128);
+    scores.windows[7].norms = norms;
+    scores.windows[7].n_norms = 1;
+    s = summarize(t, &scores, 128);
     test_check(t,
             isinf(s.norms[0].most) && s.norms[0].layer == 2 && s.norms[0].windows == 10 &&
                     s.norms[1].windows == 9,
@@ -454,7 +454,7 @@ static void test_norms(struct test * t) {
     scores_free(&scores);
 
     scores = make(t, &(struct synthetic) { .window = 1024, .n_windows = 10, .level = 0.6 });
-    s      = summarize(t, &scores, 128);
+    s = summarize(t, &scores, 128);
     test_check(t, s.norms == NULL, "a run without a probe has no norms");
     summary_free(&s);
     scores_free(&scores);
@@ -466,18 +466,18 @@ static void test_norms(struct test * t) {
 
 static void test_comparable(struct test * t) {
     struct scores     scores = make(t, &(struct synthetic) { .window = 64, .n_windows = 1 });
-    struct score_meta m      = scores.meta;
+    struct score_meta m = scores.meta;
     bool              bytes_only;
     struct lrnn_error err;
     test_check(t, comparison_allowed(&m, &scores.meta, &bytes_only, &err),
             "a run is comparable with itself");
-    m.model          = "other";
-    m.model_hash     = "x";
-    m.n_batch        = 7;
-    m.group          = 3;
-    m.tool           = "other";
+    m.model = "other";
+    m.model_hash = "x";
+    m.n_batch = 7;
+    m.group = 3;
+    m.tool = "other";
     m.trained_length = 5;
-    m.quantization   = "q4_0";
+    m.quantization = "q4_0";
     test_check(t, comparison_allowed(&m, &scores.meta, &bytes_only, &err),
             "other models are comparable: %s", err.text);
 
@@ -509,7 +509,7 @@ static void test_comparable(struct test * t) {
                 !allowed && test_has_word(err.text, keys[i].key) && bytes_only == keys[i].bytes,
                 "%s: %s", keys[i].key, err.text);
     }
-    m              = scores.meta;
+    m = scores.meta;
     m.skip_special = true;
     test_check(t,
             !comparison_allowed(&scores.meta, &m, &bytes_only, &err) &&
@@ -520,15 +520,15 @@ static void test_comparable(struct test * t) {
 
 static void test_comparison(struct test * t) {
     const struct synthetic a = { .window = 2048,
-        .n_windows                       = 20,
-        .trained_length                  = 512,
-        .level                           = 0.6,
-        .spread                          = 0.3,
-        .warm                            = 1.0 };
+        .n_windows = 20,
+        .trained_length = 512,
+        .level = 0.6,
+        .spread = 0.3,
+        .warm = 1.0 };
     struct synthetic       b = a;
-    b.model                  = "b";
-    b.wobble                 = 0.03;
-    b.rise                   = 0.05;
+    b.model = "b";
+    b.wobble = 0.03;
+    b.rise = 0.05;
     struct scores     sa = make(t, &a), sb = make(t, &b);
     struct summary    ma = summarize(t, &sa, 256), mb = summarize(t, &sb, 256);
     struct comparison c;
@@ -565,7 +565,7 @@ static void test_comparison(struct test * t) {
     comparison_free(&c);
 
     // an unfinished run: only common windows
-    sb.n_windows      = 13;
+    sb.n_windows = 13;
     struct summary mc = summarize(t, &sb, 256);
     test_check(t,
             comparison_make(&ma, &mc, &c, &err) && c.all.difference.n == 13 && c.n_left_out == 7,
@@ -588,17 +588,17 @@ static void test_comparison(struct test * t) {
 static void test_bytes(struct test * t) {
     for (int k = 0; k < 3; ++k) {
         struct synthetic a = { .window = 1024,
-            .n_windows                 = 14,
-            .trained_length            = 256,
-            .level                     = 0.5,
-            .spread                    = 0.3,
-            .doc_bytes                 = k == 0   ? 900
-                                         : k == 1 ? 5000
-                                                  : 40000 };
+            .n_windows = 14,
+            .trained_length = 256,
+            .level = 0.5,
+            .spread = 0.3,
+            .doc_bytes = k == 0   ? 900
+                         : k == 1 ? 5000
+                                  : 40000 };
         struct synthetic b = a, c = a;
         b.tokenizer = c.tokenizer = "t1";
-        b.model = c.model         = "b";
-        c.level                   = 0.55;
+        b.model = c.model = "b";
+        c.level = 0.55;
         struct scores          sa = make(t, &a), sb = make(t, &b), sc = make(t, &c);
         struct byte_comparison same, more;
         struct lrnn_error      err = { LRNN_ERROR_NONE, "" };

@@ -19,7 +19,7 @@ struct sequence {
 static bool draw(struct test * t, const struct task * task, uint64_t seed, int64_t length,
         struct sequence * s) {
     struct task_stream * stream = task_stream_new(task, seed, length);
-    bool                 ok     = test_check(
+    bool                 ok = test_check(
             t, stream != NULL && length <= LENGTH_MAX, "no stream of length %d", (int) length);
     s->n = length;
     for (int64_t i = 0; i < length && ok; ++i) {
@@ -122,7 +122,7 @@ static bool accept(struct parser * p, const char * symbol) {
 static int64_t parse_factor(struct parser * p) {
     if (accept(p, "(")) {
         const int64_t value = parse_expression(p);
-        p->ok               = accept(p, ")") && p->ok;
+        p->ok = accept(p, ")") && p->ok;
         return value;
     }
     if (accept(p, "-")) {
@@ -147,7 +147,7 @@ static int64_t parse_expression(struct parser * p) {
     int64_t value = parse_term(p);
     for (bool minus; p->ok && ((minus = accept(p, "-")) || accept(p, "+"));) {
         const int64_t term = parse_term(p);
-        value              = (value + (minus ? -term : term)) % p->m;
+        value = (value + (minus ? -term : term)) % p->m;
     }
     return value;
 }
@@ -224,7 +224,7 @@ static void check_automaton(struct test * t) {
 static void check_outputs(struct test * t) {
     static const char TEXT[] = "states: 0 1 2 3\nstart: 0\naccept: 3\n"
                                "a x: 1 - - -\nb: - 2 - -\nc \\x20: - - 3 -\n";
-    struct task *     task   = make(t, "automaton", TEXT);
+    struct task *     task = make(t, "automaton", TEXT);
     struct sequence   s;
     for (uint64_t seed = 0; seed < 40 && task != NULL; ++seed) {
         if (!draw(t, task, seed, 5, &s)) {

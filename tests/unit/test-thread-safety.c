@@ -26,7 +26,7 @@ struct job {
 
 // Creates a session, runs it and frees it.
 static bool run_round(struct job * job, struct test_rng * rng, float * out) {
-    const int64_t                    V      = lrnn_model_get_info(job->model).n_vocab;
+    const int64_t                    V = lrnn_model_get_info(job->model).n_vocab;
     const struct lrnn_session_params params = {
         .n_threads = job->n_threads, .n_seqs = 2, .n_rewind = 2, .n_cache = 64
     };
@@ -47,7 +47,7 @@ static bool run_round(struct job * job, struct test_rng * rng, float * out) {
 
     int32_t token = ok ? lrnn_sampler_sample(r, lrnn_logits(s, 0), V, NULL, &job->err) : -1;
     for (int i = 0; ok && i < N_STEPS; ++i) {
-        const int32_t           other  = (int32_t) test_below(rng, V);
+        const int32_t           other = (int32_t) test_below(rng, V);
         const struct lrnn_input both[] = {
             { .seq = 0, .tokens = &token, .n_tokens = 1, .n_logits = 1 },
             { .seq = 1, .tokens = prompt, .n_tokens = 1 + i % 3, .n_logits = 1 },
@@ -68,7 +68,7 @@ static bool run_round(struct job * job, struct test_rng * rng, float * out) {
 static void * work(void * user) {
     struct job *    job = user;
     struct test_rng rng = { job->seed };
-    const int64_t   n   = N_STEPS * 2 * lrnn_model_get_info(job->model).n_vocab;
+    const int64_t   n = N_STEPS * 2 * lrnn_model_get_info(job->model).n_vocab;
     if (job->start != NULL) {
         pthread_barrier_wait(job->start);
     }
@@ -92,14 +92,14 @@ static void test_model(struct test * t, const struct golden * g, int32_t n_threa
     pthread_barrier_init(&start, NULL, N_JOBS);
     for (int i = 0; i < N_JOBS; ++i) {
         together[i] = (struct job) { .model = model,
-            .start                          = &start,
-            .seed                           = (uint64_t) (7 + i),
-            .n_threads                      = n_threads,
-            .logits                         = calloc(n, sizeof(float)) };
-        alone[i]    = (struct job) { .model = model,
-               .seed                        = (uint64_t) (7 + i),
-               .n_threads                   = n_threads,
-               .logits                      = calloc(n, sizeof(float)) };
+            .start = &start,
+            .seed = (uint64_t) (7 + i),
+            .n_threads = n_threads,
+            .logits = calloc(n, sizeof(float)) };
+        alone[i] = (struct job) { .model = model,
+            .seed = (uint64_t) (7 + i),
+            .n_threads = n_threads,
+            .logits = calloc(n, sizeof(float)) };
         pthread_create(&threads[i], NULL, work, &together[i]);
     }
     for (int i = 0; i < N_JOBS; ++i) {

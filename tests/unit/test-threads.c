@@ -9,8 +9,8 @@ static uint64_t seed = 1;
 // Seconds per batch. On a busy machine, several threads wait for each other now and then.
 static double simulate(int32_t n, bool busy) {
     const double seconds = n == 1 ? 1.8e-3 : 1.0e-3;
-    const double noise   = 1.0 + 0.05 * random_unit(splitmix64(&seed));
-    const bool   waits   = busy && n > 1 && random_unit(splitmix64(&seed)) < 0.4;
+    const double noise = 1.0 + 0.05 * random_unit(splitmix64(&seed));
+    const bool   waits = busy && n > 1 && random_unit(splitmix64(&seed)) < 0.4;
     return seconds * noise * (busy ? 2.0 : 1.0) + (waits ? 20e-3 : 0.0);
 }
 
@@ -26,9 +26,9 @@ static double run(struct threads * t, int n, bool busy) {
 }
 
 int main(void) {
-    struct test    t      = { 0 };
-    struct threads large  = { .n_max = 4, .work_per_token = 1e8 };
-    struct threads small  = { .n_max = 4, .work_per_token = 1e6 };
+    struct test    t = { 0 };
+    struct threads large = { .n_max = 4, .work_per_token = 1e8 };
+    struct threads small = { .n_max = 4, .work_per_token = 1e6 };
     struct threads single = { .n_max = 1, .work_per_token = 1e8 };
 
     double one = run(&large, 1000, false);

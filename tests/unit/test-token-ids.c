@@ -77,7 +77,7 @@ enum { NPY_MAX = 512 };
 static size_t make_npy(
         char * file, int version, const char * dictionary, const int32_t * values, size_t n) {
     const size_t length = strlen(dictionary);
-    const size_t wide   = version == 1 ? 2 : 4;
+    const size_t wide = version == 1 ? 2 : 4;
 
     memcpy(file, "\x93NUMPY", 6);
     file[6] = (char) version;
@@ -113,7 +113,7 @@ static void check_npy(struct test * t) {
 
     for (int version = 1; version <= 3; ++version) {
         const size_t size = make_npy(file, version, three, values, 3);
-        const bool   ok   = npy_read_int32(file, size, &read, &n, &err);
+        const bool   ok = npy_read_int32(file, size, &read, &n, &err);
         test_check(t, ok && n == 3 && memcmp(read, values, sizeof(values)) == 0, "version %d: %s",
                 version, err.text);
         free(read);

@@ -59,11 +59,11 @@ static void check_decoder(struct test * t, const char * name, size_t i,
     expected_text(def, c->text, &want);
     const bool is_utf8 = utf8_valid(want.data, want.n) == want.n;
 
-    struct lrnn_decoder * d     = decoder_new(tok, false);
+    struct lrnn_decoder * d = decoder_new(tok, false);
     bool                  whole = true;
     for (size_t k = 0; k < ids->n; ++k) {
         const struct slice s = decode(d, ids->data[k]);
-        whole                = whole && (!is_utf8 || utf8_valid(s.data, s.size) == s.size);
+        whole = whole && (!is_utf8 || utf8_valid(s.data, s.size) == s.size);
         buffer_append(&got, s.data, s.size);
     }
     const struct slice s = decode_end(d);
@@ -79,7 +79,7 @@ static void check_decoder(struct test * t, const char * name, size_t i,
 
 static void check_case(struct test * t, const char * name, size_t i, const struct tokenizer * tok,
         const struct tokenizer_data * data) {
-    const struct tokenizer_case * c   = &data->cases[i];
+    const struct tokenizer_case * c = &data->cases[i];
     struct token_ids              ids = { 0 };
     struct lrnn_error             err = { LRNN_ERROR_NONE, "" };
 
@@ -117,7 +117,7 @@ static void check_time(struct test * t, const char * name, const struct tokenize
         "<|endoftext|", "\xF0\x9F\x98\x80" };
 
     double worst = 0.0;
-    char * text  = malloc(MEGABYTE);
+    char * text = malloc(MEGABYTE);
     for (size_t i = 0; i <= sizeof(patterns) / sizeof(patterns[0]); ++i) {
         struct test_rng r = { 7 };
         for (size_t k = 0; k < MEGABYTE; ++k) {
@@ -160,8 +160,8 @@ static void check_file(struct test * t, const char * path) {
     double             start = seconds();
     if (test_check(t, tokenizer_new(&data.def, &tok, &err), "%s: %s", name, err.text)) {
         const double load = seconds() - start;
-        size_t       n    = 0;
-        start             = seconds();
+        size_t       n = 0;
+        start = seconds();
         for (size_t i = 0; i < data.n_cases; ++i) {
             check_case(t, name, i, tok, &data);
             n += data.cases[i].text.size;
@@ -195,8 +195,8 @@ static bool write_seed(const char * path, const char * name, const char * direct
         // after the count of cases, a varint
         const size_t  start = data.def_size + (data.n_cases < 128 ? 1 : 2);
         const uint8_t count = N_CASES;
-        FILE *        f     = fopen(out, "wb");
-        ok                  = f != NULL && fwrite(file, 1, data.def_size, f) == data.def_size &&
+        FILE *        f = fopen(out, "wb");
+        ok = f != NULL && fwrite(file, 1, data.def_size, f) == data.def_size &&
              fwrite(&count, 1, 1, f) == 1 &&
              fwrite(file + start, 1, data.cases[N_CASES - 1].end - start, f) ==
                      data.cases[N_CASES - 1].end - start;
@@ -211,7 +211,7 @@ int main(int argc, char ** argv) {
     static const char * const files[] = { "spm", "gpt-2", "gpt-neox", "llama-bpe", "qwen2",
         "qwen35", "rwkv", "bytes", "symbols" };
 
-    struct test t     = { 0 };
+    struct test t = { 0 };
     const bool  seeds = argc == 2 &&
                        (strlen(argv[1]) < 4 || strcmp(argv[1] + strlen(argv[1]) - 4, ".bin") != 0);
     for (int i = 1; !seeds && i < argc; ++i) {

@@ -23,7 +23,7 @@ struct vocabulary {
 static int32_t add(struct vocabulary * v, const char * text, enum token_type type, float score) {
     snprintf(v->text[v->n], sizeof(v->text[0]), "%s", text);
     v->tokens[v->n] = (struct slice) { v->text[v->n], strlen(text) };
-    v->types[v->n]  = type;
+    v->types[v->n] = type;
     v->scores[v->n] = score;
     return v->n++;
 }
@@ -32,12 +32,12 @@ static struct tokenizer * make(
         struct test * t, const struct vocabulary * v, struct tokenizer_def def) {
     struct tokenizer * tok = NULL;
     struct lrnn_error  err = { LRNN_ERROR_NONE, "" };
-    def.tokens             = v->tokens;
-    def.types              = v->types;
-    def.scores             = v->scores;
-    def.n_tokens           = (size_t) v->n;
-    def.n_types            = (size_t) v->n;
-    def.n_scores           = (size_t) v->n;
+    def.tokens = v->tokens;
+    def.types = v->types;
+    def.scores = v->scores;
+    def.n_tokens = (size_t) v->n;
+    def.n_types = (size_t) v->n;
+    def.n_scores = (size_t) v->n;
     test_check(t, tokenizer_new(&def, &tok, &err), "%s", err.text);
     return tok;
 }
@@ -69,8 +69,8 @@ static void add_alphabet(struct vocabulary * v) {
     unsigned next = 0x100;
     for (unsigned byte = 0; byte < N_BYTES; ++byte) {
         const bool     printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte != 173);
-        const unsigned cp        = printable ? byte : next++;
-        char           text[3]   = { (char) cp };
+        const unsigned cp = printable ? byte : next++;
+        char           text[3] = { (char) cp };
         if (cp >= 0x80) {
             text[0] = (char) (0xC0 | cp >> 6);
             text[1] = (char) (0x80 | (cp & 0x3F));
@@ -88,11 +88,11 @@ static void test_merge_order(struct test * t) {
     const int32_t cd = add(&v, "cd", TOKEN_NORMAL, 0.0f), ab = add(&v, "ab", TOKEN_NORMAL, 0.0f);
     const int32_t abc = add(&v, "abc", TOKEN_NORMAL, 0.0f), bc = add(&v, "bc", TOKEN_NORMAL, 0.0f);
     struct tokenizer_def def = TOKENIZER_DEF_NONE;
-    def.model                = "gpt2";
-    def.pre                  = "gpt-2";
-    def.merges               = merges;
-    def.n_merges             = sizeof(merges) / sizeof(merges[0]);
-    struct tokenizer * tok   = make(t, &v, def);
+    def.model = "gpt2";
+    def.pre = "gpt-2";
+    def.merges = merges;
+    def.n_merges = sizeof(merges) / sizeof(merges[0]);
+    struct tokenizer * tok = make(t, &v, def);
     check_ids(t, tok, "ab", IDS(ab));
     check_ids(t, tok, "abb", IDS(ab, 'b'));
     check_ids(t, tok, "bcd", IDS(bc, 'd')); // "b c" comes before "c d"
@@ -110,23 +110,23 @@ static void test_pieces_and_alphabet(struct test * t) {
     static const struct slice merges[] = { { "x y", 3 } };
     static struct vocabulary  v;
     add_alphabet(&v);
-    const int32_t        xy    = add(&v, "xy", TOKEN_NORMAL, 0.0f);
-    const int32_t        xyz   = add(&v, "xyz", TOKEN_NORMAL, 0.0f);
+    const int32_t        xy = add(&v, "xy", TOKEN_NORMAL, 0.0f);
+    const int32_t        xyz = add(&v, "xyz", TOKEN_NORMAL, 0.0f);
     const int32_t        plain = add(&v, "\xC2\xADq", TOKEN_NORMAL, 0.0f);
-    const int32_t        byte  = add(&v, "\xC5\x83q", TOKEN_NORMAL, 0.0f);
-    struct tokenizer_def def   = TOKENIZER_DEF_NONE;
-    def.model                  = "gpt2";
-    def.merges                 = merges;
-    def.n_merges               = 1;
-    def.pre                    = "gpt-2";
-    struct tokenizer * tok     = make(t, &v, def);
+    const int32_t        byte = add(&v, "\xC5\x83q", TOKEN_NORMAL, 0.0f);
+    struct tokenizer_def def = TOKENIZER_DEF_NONE;
+    def.model = "gpt2";
+    def.merges = merges;
+    def.n_merges = 1;
+    def.pre = "gpt-2";
+    struct tokenizer * tok = make(t, &v, def);
     check_ids(t, tok, "xyz", IDS(xy, 'z'));
     test_check(t, slice_is(tokenizer_token_bytes(tok, plain), "\xC2\xADq"), "U+00AD was decoded");
     test_check(t, slice_is(tokenizer_token_bytes(tok, byte), "\xADq"), "U+0143 was not decoded");
     tokenizer_free(tok);
 
     def.pre = "llama-bpe";
-    tok     = make(t, &v, def);
+    tok = make(t, &v, def);
     check_ids(t, tok, "xyz", IDS(xyz));
     check_ids(t, tok, "xyzz", IDS(xy, 'z', 'z'));
     tokenizer_free(tok);
@@ -145,7 +145,7 @@ static int32_t byte_id(unsigned byte) {
 static void check_spans(struct test * t, struct tokenizer * tok, const char * text,
         const int32_t * expected, size_t n) {
     struct lrnn_model model = { .tokenizer = tok };
-    struct token_ids  ids   = { 0 };
+    struct token_ids  ids = { 0 };
     size_t            bytes[32];
     struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     if (tok != NULL &&
@@ -176,11 +176,11 @@ static void test_no_space_token(struct test * t) {
     const int32_t ab = add(&v, "ab", TOKEN_NORMAL, -1.0f), ba = add(&v, "ba", TOKEN_NORMAL, -2.0f);
     const int32_t m1 = byte_id(0xE2), m2 = byte_id(0x96), m3 = byte_id(0x81);
     struct tokenizer_def def = TOKENIZER_DEF_NONE;
-    def.model                = "llama";
-    def.unknown_id           = 0;
-    def.add_bos              = 0;
+    def.model = "llama";
+    def.unknown_id = 0;
+    def.add_bos = 0;
 
-    def.add_space_prefix   = 0;
+    def.add_space_prefix = 0;
     struct tokenizer * tok = make(t, &v, def);
     check_ids(t, tok, "a b", IDS(a, m1, m2, m3, b));
     check_ids(t, tok, " ", IDS(m1, m2, m3));
@@ -198,7 +198,7 @@ static void test_no_space_token(struct test * t) {
     tokenizer_free(tok);
 
     def.add_space_prefix = 1;
-    tok                  = make(t, &v, def);
+    tok = make(t, &v, def);
     check_ids(t, tok, "a b", IDS(m1, m2, m3, a, m1, m2, m3, b));
     check_spans(t, tok, "a b", IDS(0, 0, 0, 1, 1, 0, 0, 1));
     tokenizer_free(tok);
@@ -214,18 +214,18 @@ static void test_user_defined(struct test * t) {
         add(&v, text, TOKEN_BYTE, 0.0f);
     }
     const int32_t a = add(&v, "a", TOKEN_NORMAL, -4.0f), b = add(&v, "b", TOKEN_NORMAL, -5.0f);
-    const int32_t c  = add(&v, "c", TOKEN_NORMAL, -6.0f);
+    const int32_t c = add(&v, "c", TOKEN_NORMAL, -6.0f);
     const int32_t ab = add(&v, "ab", TOKEN_USER_DEFINED, 0.0f);
     const int32_t bc = add(&v, "bc", TOKEN_NORMAL, -2.0f);
     add(&v, "abc", TOKEN_NORMAL, -1.0f);
     const int32_t u = add(&v, "u", TOKEN_USER_DEFINED, 0.0f); // a single character
     add(&v, "au", TOKEN_NORMAL, -1.0f);
     struct tokenizer_def def = TOKENIZER_DEF_NONE;
-    def.model                = "llama";
-    def.unknown_id           = 0;
-    def.add_bos              = 0;
-    def.add_space_prefix     = 0;
-    struct tokenizer * tok   = make(t, &v, def);
+    def.model = "llama";
+    def.unknown_id = 0;
+    def.add_bos = 0;
+    def.add_space_prefix = 0;
+    struct tokenizer * tok = make(t, &v, def);
     check_ids(t, tok, "abc", IDS(ab, c));
     check_ids(t, tok, "bc", IDS(bc));
     check_ids(t, tok, "aabcb", IDS(a, ab, c, b));

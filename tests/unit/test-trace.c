@@ -112,14 +112,14 @@ static double transition(const struct scan * s, int64_t i, int64_t j) {
 static void diagonal(const struct scan * s, double * y) {
     const int64_t K = s->w->d_k, P = s->w->d_v;
     const bool    ssm = s->w->transition != LRNN_TRANSITION_GATE,
-               bonus  = lrnn_trace_find(s->w, "bonus") != NULL;
+               bonus = lrnn_trace_find(s->w, "bonus") != NULL;
     for (int64_t j = 0; j < P; ++j) {
         y[j] = 0;
         for (int64_t i = 0; i < K; ++i) {
             const double write =
                     get(s, "b", i, 0) * get(s, "x", j, 0) * (ssm ? get(s, "dt", j, 0) : 1.0);
             const double old = s->S[i * P + j];
-            s->S[i * P + j]  = (ssm ? transition(s, i, j) : gate(s, i)) * old + write;
+            s->S[i * P + j] = (ssm ? transition(s, i, j) : gate(s, i)) * old + write;
             y[j] += (double) s->w->scale * get(s, "c", i, 0) *
                     (bonus ? old + get(s, "bonus", i, 0) * write : s->S[i * P + j]);
         }
@@ -131,7 +131,7 @@ static void mlstm(const struct scan * s, double * y) {
     const int64_t K = s->w->d_k, P = s->w->d_v;
     double *      n = s->S + K * P, *m = n + K;
     const double  log_f = get(s, "log_f", 0, 0) + *m, log_i = get(s, "log_i", 0, 0);
-    *m             = log_f > log_i ? log_f : log_i;
+    *m = log_f > log_i ? log_f : log_i;
     const double f = exp(log_f - *m), in = exp(log_i - *m);
     double       nc = 0;
     for (int64_t i = 0; i < K; ++i) {
@@ -158,7 +158,7 @@ static void replay(struct tracer * u, const struct lrnn_trace_event * w) {
     test_check(u->t, out != NULL && out->ne[0] == P && out->ne[1] == w->n_head,
             "%s: layer %d does not trace its output", u->model, w->layer);
     for (int32_t i = 0; i < w->n_seqs; ++i) {
-        const struct lrnn_trace_seq * q     = &w->seqs[i];
+        const struct lrnn_trace_seq * q = &w->seqs[i];
         double **                     state = &u->states[w->layer][q->seq];
         if (*state == NULL) {
             *state = calloc((size_t) (w->n_head * size), sizeof(double));
@@ -220,7 +220,7 @@ static bool trace(const struct lrnn_trace_event * w, void * user) {
     if (strcmp(w->weight, u->output) == 0) {
         u->n_embd = x->ne[0];
         u->n_rows = x->ne[1];
-        u->x      = realloc(u->x, (size_t) (x->ne[0] * x->ne[1]) * sizeof(float));
+        u->x = realloc(u->x, (size_t) (x->ne[0] * x->ne[1]) * sizeof(float));
         memcpy(u->x, x->data, (size_t) (x->ne[0] * x->ne[1]) * sizeof(float));
     }
     return u->n_matrices++ != u->stop_at;
@@ -251,8 +251,8 @@ static bool advance(
         struct lrnn_session * s, const struct golden * g, int64_t call, struct lrnn_error * err) {
     struct lrnn_input in[N_SEQS];
     for (int32_t q = 0; q < N_SEQS; ++q) {
-        in[q].seq      = q;
-        in[q].tokens   = g->tokens + lrnn_seq_length(s, q);
+        in[q].seq = q;
+        in[q].tokens = g->tokens + lrnn_seq_length(s, q);
         in[q].n_tokens = CUTS[call][q];
         in[q].n_logits = 1;
     }
@@ -267,11 +267,11 @@ static void test_model(struct test * t, const struct golden * g, struct test_wor
         return;
     }
     const struct lrnn_model_info info = lrnn_model_get_info(model);
-    struct ggml_context *        ctx  = NULL;
+    struct ggml_context *        ctx = NULL;
     struct gguf_context *        gguf =
             gguf_init_from_file(g->path, (struct gguf_init_params) { .ctx = &ctx });
     struct ggml_tensor * W = ggml_get_tensor(ctx, "output.weight");
-    W                      = W != NULL ? W : ggml_get_tensor(ctx, "token_embd.weight");
+    W = W != NULL ? W : ggml_get_tensor(ctx, "token_embd.weight");
 
     struct tracer u = {
         .t = t, .worst = scans, .model = g->name, .output = W->name, .stop_at = -1
@@ -279,8 +279,8 @@ static void test_model(struct test * t, const struct golden * g, struct test_wor
     struct lrnn_session_params params = {
         .n_threads = 2, .n_seqs = N_SEQS, .n_cache = 64, .trace = trace, .trace_user = &u
     };
-    struct lrnn_session * plain  = lrnn_session_new(model, &params, &err); // no events
-    params.trace_kinds           = LRNN_TRACE_SCANS | LRNN_TRACE_MATRICES;
+    struct lrnn_session * plain = lrnn_session_new(model, &params, &err); // no events
+    params.trace_kinds = LRNN_TRACE_SCANS | LRNN_TRACE_MATRICES;
     struct lrnn_session * traced = lrnn_session_new(model, &params, &err);
     test_check(t, plain != NULL && traced != NULL, "%s: %s", g->name, err.text);
 
@@ -304,8 +304,8 @@ static void test_model(struct test * t, const struct golden * g, struct test_wor
     test_check(t, u.n_matrices >= N_CALLS * (2 * info.n_layer + 1), "%s: only %lld matrices traced",
             g->name, (long long) u.n_matrices);
 
-    u.stop_at    = 1;
-    u.call       = 0;
+    u.stop_at = 1;
+    u.call = 0;
     u.n_matrices = 0;
     for (int32_t q = 0; q < N_SEQS; ++q) {
         lrnn_seq_reset(traced, q, &err);
@@ -334,11 +334,11 @@ static void test_model(struct test * t, const struct golden * g, struct test_wor
 }
 
 int main(void) {
-    struct test        t       = { 0 };
-    struct golden_list golden  = { 0 };
-    struct test_worst  scans   = { .what = "recurrences replayed in double, NMSE", .limit = 1e-11 };
+    struct test        t = { 0 };
+    struct golden_list golden = { 0 };
+    struct test_worst  scans = { .what = "recurrences replayed in double, NMSE", .limit = 1e-11 };
     struct test_worst  outputs = { .what = "logits from the traced activations, NMSE",
-         .limit                          = 1e-13 };
+         .limit = 1e-13 };
     struct lrnn_error  err;
     if (!test_check(&t, golden_list_load(&golden, &err), "%s", err.text)) {
         return test_end(&t, "test-trace");

@@ -62,11 +62,11 @@ static void test_op(struct test * t, enum ggml_unary_op op, int64_t n, struct te
 }
 
 int main(void) {
-    static const enum ggml_unary_op ops[]    = { GGML_UNARY_OP_EXP, GGML_UNARY_OP_SIGMOID,
-           GGML_UNARY_OP_SOFTPLUS };
+    static const enum ggml_unary_op ops[] = { GGML_UNARY_OP_EXP, GGML_UNARY_OP_SIGMOID,
+        GGML_UNARY_OP_SOFTPLUS };
     static const int64_t            widths[] = { 1, 5, 10, 16, 33, 1000 };
-    struct test                     t        = { 0 };
-    struct test_worst               worst    = { .what = "relative error", .limit = LIMIT };
+    struct test                     t = { 0 };
+    struct test_worst               worst = { .what = "relative error", .limit = LIMIT };
     for (int i = 0; i < 3; ++i) {
         for (int w = 0; w < 6; ++w) {
             test_op(&t, ops[i], widths[w], &worst);

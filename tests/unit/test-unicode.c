@@ -24,7 +24,7 @@ static size_t read_points(char ** p, char * out) {
 
 static bool nfc_is(const char * text, size_t size, const char * expected, size_t expected_size) {
     struct buffer out = { 0 };
-    const bool    ok  = nfc_normalize(text, size, &out) && out.n == expected_size &&
+    const bool    ok = nfc_normalize(text, size, &out) && out.n == expected_size &&
                     memcmp(out.data, expected, expected_size) == 0;
     buffer_free(&out);
     return ok;
@@ -46,7 +46,7 @@ int main(void) {
         }
         const size_t n_text = read_points(&p, text);
         p += *p == ';';
-        const size_t n_expected   = read_points(&p, expected);
+        const size_t n_expected = read_points(&p, expected);
         line[strcspn(line, "\n")] = '\0';
         test_check(&t, nfc_is(text, n_text, expected, n_expected), "wrong NFC: %s", line);
         test_check(&t, nfc_is(expected, n_expected, expected, n_expected), "NFC changed: %s", line);

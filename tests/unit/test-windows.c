@@ -33,10 +33,10 @@ static char *                fixture_bytes;
 // The weights do not matter here, so any model can have any tokenizer.
 static struct lrnn_model * model_with(const char * kind) {
     char              path[1024];
-    struct lrnn_error err  = { LRNN_ERROR_NONE, "" };
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     size_t            size = 0;
     snprintf(path, sizeof(path), "%s/%s.bin", LRNN_TOKENIZER_DATA, kind);
-    fixture_bytes             = (char *) test_read_file(path, &size);
+    fixture_bytes = (char *) test_read_file(path, &size);
     struct lrnn_model * model = lrnn_model_load(golden.models[0].path, NULL, &err);
     if (model == NULL || !tokenizer_data_read(&fixture, fixture_bytes, size) ||
             !tokenizer_new(&fixture.def, &model->tokenizer, &err)) {
@@ -44,9 +44,9 @@ static struct lrnn_model * model_with(const char * kind) {
         exit(1);
     }
     model->info.has_tokenizer = true;
-    model->info.bos           = tokenizer_bos_id(model->tokenizer);
-    model->info.eos           = tokenizer_eos_id(model->tokenizer);
-    model->info.add_bos       = fixture.def.add_bos > 0;
+    model->info.bos = tokenizer_bos_id(model->tokenizer);
+    model->info.eos = tokenizer_eos_id(model->tokenizer);
+    model->info.add_bos = fixture.def.add_bos > 0;
     return model;
 }
 
@@ -83,7 +83,7 @@ static void write_docs(const struct doc * docs, int n) {
 static struct windows * make(
         const struct lrnn_model * model, struct window_params params, struct lrnn_error * err) {
     const char *     paths[] = { data_path };
-    struct dataset * ds      = dataset_open(
+    struct dataset * ds = dataset_open(
             &(struct dataset_params) { .paths = paths, .n_paths = 1, .text_field = "text" }, err);
     struct windows * ws =
             ds != NULL ? windows_make(ds, model, &params, folder, NULL, NULL, err) : NULL;
@@ -93,7 +93,7 @@ static struct windows * make(
 
 static struct windows * must_make(const struct lrnn_model * model, struct window_params params) {
     struct lrnn_error err = { LRNN_ERROR_NONE, "" };
-    struct windows *  ws  = make(model, params, &err);
+    struct windows *  ws = make(model, params, &err);
     if (ws == NULL) {
         printf("FAILED: %s\n", err.text);
         exit(1);
@@ -119,11 +119,11 @@ static struct window get(struct windows * ws, int64_t i) {
 static void check_docs(
         const char * kind, const struct lrnn_model * model, const struct doc * docs, int n) {
     write_docs(docs, n);
-    const struct window_params     params   = { .bos = WINDOW_BOS_NONE, .length = 7 };
-    struct windows *               ws       = must_make(model, params);
-    const struct windows_summary * s        = windows_get_summary(ws);
+    const struct window_params     params = { .bos = WINDOW_BOS_NONE, .length = 7 };
+    struct windows *               ws = must_make(model, params);
+    const struct windows_summary * s = windows_get_summary(ws);
     int64_t                        i_window = 0, in_window = 0;
-    struct window                  w     = get(ws, 0);
+    struct window                  w = get(ws, 0);
     int64_t                        total = 0, n_windows = s->n_windows, n_seen = 0;
     for (int d = 0; d < n; ++d) {
         int32_t *         ids;
@@ -172,12 +172,12 @@ static void check_docs(
 static void test_bytes(void) {
     static const char * const kinds[] = { "spm", "gpt-2", "gpt-neox", "llama-bpe", "qwen2",
         "qwen35", "rwkv", "bytes", "symbols" };
-    static const struct doc   hard[]  = {
+    static const struct doc   hard[] = {
         DOC(" leading"),
         DOC(""),
         DOC("  two"),
         DOC("a\xE2\x96\x81"
-                  "b \xE2\x96\x81 c"), // U+2581 is a space to SentencePiece
+                "b \xE2\x96\x81 c"), // U+2581 is a space to SentencePiece
         DOC("\xE2\x96\x81"),
         // decomposed characters and the ohm sign: NFC makes them shorter
         DOC("cafe\xCC\x81 \xE2\x84\xA6 e\xCC\x81"),
@@ -185,11 +185,11 @@ static void test_bytes(void) {
         DOC("\xF0\x9F\x98\x80\xE4\xBD\xA0\xE5\xA5\xBD"),
         DOC("line\n\n\ttab\r\n"),
         DOC("\xED\x95\x9C"
-                  "\xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB!"), // a syllable, composed and decomposed
+                "\xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB!"), // a syllable, composed and decomposed
         DOC("the end of it, plain and simple"),
     };
     for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); ++k) {
-        struct lrnn_model * model   = model_with(kinds[k]);
+        struct lrnn_model * model = model_with(kinds[k]);
         const bool          symbols = strcmp(kinds[k], "symbols") == 0;
         struct doc *        docs =
                 malloc((fixture.n_cases + sizeof(hard) / sizeof(hard[0])) * sizeof(*docs));
@@ -221,7 +221,7 @@ static void test_bytes_by_hand(void) {
     struct lrnn_model * model = model_with("gpt-neox");
     // decomposed é: three bytes of text, two bytes after normalization
     const char * text = "e\xCC\x81";
-    const bool   ok   = lrnn_tokenize(model, text, 3, 0, &ids, &n, &err) && n <= 8 &&
+    const bool   ok = lrnn_tokenize(model, text, 3, 0, &ids, &n, &err) && n <= 8 &&
                     lrnn_token_spans(model, text, 3, ids, n, bytes, &err);
     int sum = 0, decoded = 0;
     for (int64_t i = 0; i < n && ok; ++i) {
@@ -257,8 +257,8 @@ enum { BOS = 256, EOS = 257 };
 
 static struct lrnn_model * byte_model(void) {
     struct lrnn_model * model = model_with("bytes");
-    model->info.bos           = BOS; // ids after the bytes are special
-    model->info.eos           = EOS;
+    model->info.bos = BOS; // ids after the bytes are special
+    model->info.eos = EOS;
     return model;
 }
 
@@ -281,9 +281,9 @@ static const char * shown(struct windows * ws, char * out) {
 
 static void expect(
         const struct lrnn_model * model, struct window_params params, const char * expected) {
-    struct lrnn_error err      = { LRNN_ERROR_NONE, "" };
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     char              out[256] = "";
-    struct windows *  ws       = make(model, params, &err);
+    struct windows *  ws = make(model, params, &err);
     test_check(&t, ws != NULL && strcmp(shown(ws, out), expected) == 0,
             "windows are '%s', expected '%s': %s", out, expected, err.text);
     windows_free(ws);
@@ -324,9 +324,9 @@ static void test_cuts(void) {
             "abcd hijk");
     expect(model,
             (struct window_params) { .mode = document,
-                    .bos                   = WINDOW_BOS_WINDOW,
-                    .eos                   = WINDOW_EOS_DOC,
-                    .length                = 7 },
+                    .bos = WINDOW_BOS_WINDOW,
+                    .eos = WINDOW_EOS_DOC,
+                    .length = 7 },
             "^abcde$ ^hijklm");
     expect(model, (struct window_params) { .mode = document, .length = 5, .max_windows = 1 },
             "^abcd");
@@ -364,9 +364,9 @@ static void test_scored(void) {
         struct windows * ws = must_make(
                 model, (struct window_params) {
                                .bos = WINDOW_BOS_DOC, .length = 5, .skip_special = skip == 1 });
-        struct window         w            = get(ws, 1);
+        struct window         w = get(ws, 1);
         static const uint8_t  scored[2][5] = { { 0, 1, 1, 1, 1 }, { 0, 0, 1, 1, 0 } };
-        static const uint16_t bytes[5]     = { 1, 0, 1, 1, 0 };
+        static const uint16_t bytes[5] = { 1, 0, 1, 1, 0 };
         test_check(&t, memcmp(w.scored, scored[skip], 5) == 0, "scored tokens, special tokens %s",
                 skip ? "excluded" : "included");
         test_check(&t, memcmp(w.bytes, bytes, sizeof(bytes)) == 0, "bytes");
@@ -391,7 +391,7 @@ static void test_scored(void) {
     // the second half: targets 4 and 5 of a window of 6, n − 1 − n/2 of them
     struct windows * ws = must_make(model,
             (struct window_params) { .mode = WINDOW_LLAMA, .bos = WINDOW_BOS_DOC, .length = 6 });
-    struct window    w  = get(ws, 1);
+    struct window    w = get(ws, 1);
     test_check(&t,
             memcmp(w.scored, (uint8_t[]) { 0, 0, 0, 0, 1, 1 }, 6) == 0 && w.tokens[0] == BOS &&
                     w.bytes[0] == 0,
@@ -426,16 +426,16 @@ static void test_fingerprint(void) {
 static void test_same_targets(void) {
     enum { N = 2 * (WINDOW_SAME_TARGETS + 100) + 50 };
     struct lrnn_model * model = byte_model();
-    char *              text  = malloc(N);
+    char *              text = malloc(N);
     for (int i = 0; i < N && text != NULL; ++i) {
         text[i] = (char) ('a' + i % 23);
     }
     write_docs((struct doc[]) { { text, 30 }, { text, N - 30 } }, 2);
     const struct window_params params = { .bos = WINDOW_BOS_NONE,
-        .length                                = WINDOW_SAME_TARGETS + 100,
-        .n_contexts                            = 3,
-        .contexts                              = { 1, 64, 100 } };
-    struct windows *           ws     = must_make(model, params);
+        .length = WINDOW_SAME_TARGETS + 100,
+        .n_contexts = 3,
+        .contexts = { 1, 64, 100 } };
+    struct windows *           ws = must_make(model, params);
     test_check(&t,
             windows_get_summary(ws)->n_windows == 6 &&
                     windows_get_summary(ws)->n_targets == 6 * WINDOW_SAME_TARGETS,
@@ -443,8 +443,8 @@ static void test_same_targets(void) {
     for (int64_t stretch = 0; stretch < 2; ++stretch) {
         struct window longest = get(ws, stretch * 3 + 2);
         for (int k = 0; k < 3; ++k) {
-            struct window w        = get(ws, stretch * 3 + k);
-            const int64_t context  = params.contexts[k];
+            struct window w = get(ws, stretch * 3 + k);
+            const int64_t context = params.contexts[k];
             int64_t       n_scored = 0;
             for (int64_t i = 0; i < w.n_tokens; ++i) {
                 n_scored += w.scored[i];
@@ -456,7 +456,7 @@ static void test_same_targets(void) {
                                     (size_t) w.n_tokens * sizeof(*w.tokens)) == 0,
                     "context %" PRId64, context);
             // a document ends 30 tokens into the first stretch; short contexts begin after it
-            const int64_t at    = stretch * (WINDOW_SAME_TARGETS + 100) + 100 - context;
+            const int64_t at = stretch * (WINDOW_SAME_TARGETS + 100) + 100 - context;
             const int     whole = context == 100; // not shortened: the first target has a span
             test_check(&t,
                     w.spans[0].first == 0 && w.spans[0].byte == (at < 30 ? at : at - 30) &&
@@ -474,7 +474,7 @@ static void test_same_targets(void) {
     windows_free(ws);
     struct lrnn_error    err;
     struct window_params too_long = params;
-    too_long.contexts[1]          = 101;
+    too_long.contexts[1] = 101;
     test_check(&t, make(model, too_long, &err) == NULL && strstr(err.text, "101") != NULL, "%s",
             err.text);
     free(text);
@@ -484,12 +484,12 @@ static void test_same_targets(void) {
 // −ln softmax, compared with a loop in double precision.
 static void test_nll(void) {
     static const int64_t sizes[] = { 1, 2, 15, 16, 17, 48, 1000, 50277 };
-    struct test_rng      rng     = { 7 };
+    struct test_rng      rng = { 7 };
     struct test_worst    worst = { .what = "error of -ln p, relative to 1 + -ln p", .limit = 2e-7 };
-    float *              z     = malloc(50277 * sizeof(*z));
+    float *              z = malloc(50277 * sizeof(*z));
     for (size_t i = 0; i < 8 && z != NULL; ++i) {
         for (int scale = 0; scale < 4; ++scale) {
-            const int64_t n    = sizes[i];
+            const int64_t n = sizes[i];
             int64_t       best = 0;
             double        max = -INFINITY, sum = 0.0;
             for (int64_t v = 0; v < n; ++v) {
@@ -502,8 +502,8 @@ static void test_nll(void) {
             }
             for (int trial = 0; trial < 20; ++trial) {
                 const int32_t    target = (int32_t) (trial == 0 ? best : test_below(&rng, n));
-                const double     exact  = log(sum) + max - (double) z[target];
-                const struct nll nll    = nll_of(z, n, target);
+                const double     exact = log(sum) + max - (double) z[target];
+                const struct nll nll = nll_of(z, n, target);
                 test_bound(&t, &worst, fabs((double) nll.nats - exact) / (1.0 + exact),
                         "random logits");
                 test_check(&t, nll.top1 == (target == best), "top-1 of %" PRId64, n);

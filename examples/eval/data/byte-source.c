@@ -116,13 +116,13 @@ static bool gzip_step(struct byte_source * s, uint8_t * out, size_t size, size_t
     if (!s->inside) {
         return gzip_next_member(s);
     }
-    s->gzip.next_in   = s->input + s->begin;
-    s->gzip.avail_in  = (uInt) (s->end - s->begin);
-    s->gzip.next_out  = out + *n;
+    s->gzip.next_in = s->input + s->begin;
+    s->gzip.avail_in = (uInt) (s->end - s->begin);
+    s->gzip.next_out = out + *n;
     s->gzip.avail_out = (uInt) (size - *n);
-    const int status  = inflate(&s->gzip, Z_NO_FLUSH);
-    s->begin          = s->end - s->gzip.avail_in;
-    *n                = size - s->gzip.avail_out;
+    const int status = inflate(&s->gzip, Z_NO_FLUSH);
+    s->begin = s->end - s->gzip.avail_in;
+    *n = size - s->gzip.avail_out;
     if (status == Z_STREAM_END) {
         s->inside = false;
     } else if (status != Z_OK && status != Z_BUF_ERROR) {
@@ -147,11 +147,11 @@ static bool zstd_begin(struct byte_source * s) {
 }
 
 static bool zstd_step(struct byte_source * s, uint8_t * out, size_t size, size_t * n) {
-    ZSTD_inBuffer  from   = { s->input, s->end, s->begin };
-    ZSTD_outBuffer to     = { out, size, *n };
+    ZSTD_inBuffer  from = { s->input, s->end, s->begin };
+    ZSTD_outBuffer to = { out, size, *n };
     const size_t   status = ZSTD_decompressStream(s->zstd, &to, &from);
-    s->begin              = from.pos;
-    *n                    = to.pos;
+    s->begin = from.pos;
+    *n = to.pos;
     if (ZSTD_isError(status)) {
         return fail_at(s, ZSTD_getErrorName(status));
     }
@@ -248,7 +248,7 @@ static bool begin_decoder(struct byte_source * s, struct lrnn_error * err) {
 
 struct byte_source * byte_source_open(const char * path, struct lrnn_error * err) {
     const bool           is_stdin = strcmp(path, "-") == 0;
-    struct byte_source * s        = calloc(1, sizeof(*s));
+    struct byte_source * s = calloc(1, sizeof(*s));
     if (s == NULL || (s->path = malloc(strlen(path) + sizeof("standard input"))) == NULL) {
         error_no_memory(err, "reading %s", path);
         free(s);

@@ -84,7 +84,7 @@ static void free_names(char ** names, size_t n) {
 static bool read_names(
         const struct walk * w, DIR * dir, const char * folder, char *** names, size_t * n) {
     size_t capacity = 0;
-    errno           = 0;
+    errno = 0;
     for (struct dirent * e; (e = readdir(dir)) != NULL; errno = 0) {
         if (e->d_name[0] == '.') {
             continue;
@@ -104,8 +104,8 @@ static bool read_names(
 
 // The sorted paths of the files in a folder.
 static bool list_folder(const struct walk * w, const char * folder, char *** names, size_t * n) {
-    *names    = NULL;
-    *n        = 0;
+    *names = NULL;
+    *n = 0;
     DIR * dir = opendir(folder);
     if (dir == NULL) {
         return error_system(w->err, "%s: cannot open the folder", folder);
@@ -193,7 +193,7 @@ static bool add_file(struct data_files * f, const char * path, int64_t bytes, bo
         return error_no_memory(err, "the path %s", path);
     }
     f->files[f->n++] = (struct data_file) { strcpy(copy, path), in_folder };
-    f->bytes         = f->bytes < 0 || bytes < 0 ? -1 : f->bytes + bytes;
+    f->bytes = f->bytes < 0 || bytes < 0 ? -1 : f->bytes + bytes;
     return true;
 }
 

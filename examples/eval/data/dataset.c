@@ -60,7 +60,7 @@ void dataset_title(const char * preset, const char * files, char title[DATASET_T
     snprintf(title, DATASET_TITLE_SIZE, "%s", is_file ? files : preset);
     for (bool packed = is_file; packed;) {
         char * dot = strrchr(title + 1, '.');
-        packed     = dot != NULL && (strcmp(dot, ".gz") == 0 || strcmp(dot, ".zst") == 0);
+        packed = dot != NULL && (strcmp(dot, ".gz") == 0 || strcmp(dot, ".zst") == 0);
         if (dot != NULL) {
             *dot = '\0';
         }
@@ -87,7 +87,7 @@ struct document_store {
 static bool store_add(
         struct document_store * s, const struct document * doc, struct lrnn_error * err) {
     const size_t source_size = strlen(doc->source) + 1;
-    const size_t cost        = doc->size + source_size + sizeof(struct stored_document);
+    const size_t cost = doc->size + source_size + sizeof(struct stored_document);
     if (cost > s->max_bytes - s->bytes) {
         return error_set(err, LRNN_ERROR_BAD_FILE,
                 "%s:%lld: shuffling keeps all texts in memory, and they exceed the limit of %zu "
@@ -104,9 +104,9 @@ static bool store_add(
         memcpy(copy + source_size, doc->text, doc->size);
     }
     struct stored_document * d = &s->documents[s->n++];
-    *d                         = (struct stored_document) { *doc, copy };
-    d->doc.source              = copy;
-    d->doc.text                = copy + source_size;
+    *d = (struct stored_document) { *doc, copy };
+    d->doc.source = copy;
+    d->doc.text = copy + source_size;
     s->bytes += cost;
     return true;
 }
@@ -116,8 +116,8 @@ static void store_shuffle(struct document_store * s, uint64_t seed) {
     for (size_t i = s->n; i > 1; --i) { // Fisher-Yates
         const size_t                 k = (size_t) random_below(&seed, i);
         const struct stored_document d = s->documents[i - 1];
-        s->documents[i - 1]            = s->documents[k];
-        s->documents[k]                = d;
+        s->documents[i - 1] = s->documents[k];
+        s->documents[k] = d;
     }
 }
 
@@ -184,13 +184,13 @@ static bool copy_strings(struct dataset * ds, const struct dataset_params * para
     const char * templates = of_preset                  ? preset->templates
                              : params->template != NULL ? params->template
                                                         : params->text_field;
-    const char * where     = params->where != NULL   ? params->where
-                             : preset->where != NULL ? preset->where
-                                                     : "";
-    const size_t size      = strlen(templates) + 3;
+    const char * where = params->where != NULL   ? params->where
+                         : preset->where != NULL ? preset->where
+                                                 : "";
+    const size_t size = strlen(templates) + 3;
     size_t       used_size = sizeof(WHOLE_FILE) + strlen(templates) + 4 * RECORD_TEXT_MAX_TEMPLATES;
-    ds->strings            = malloc(size + strlen(where) + 1);
-    ds->used_names         = calloc(used_size, 1);
+    ds->strings = malloc(size + strlen(where) + 1);
+    ds->used_names = calloc(used_size, 1);
     if (ds->strings == NULL || ds->used_names == NULL) {
         return error_no_memory(err, "a data set");
     }
@@ -202,10 +202,10 @@ static bool copy_strings(struct dataset * ds, const struct dataset_params * para
     const char * p = ds->strings;
     int          n = 0;
     do {
-        const char * newline    = of_preset ? strchr(p, '\n') : NULL;
-        ds->templates[n]        = p;
+        const char * newline = of_preset ? strchr(p, '\n') : NULL;
+        ds->templates[n] = p;
         ds->template_sizes[n++] = newline != NULL ? (size_t) (newline - p) : strlen(p);
-        p                       = newline != NULL ? newline + 1 : NULL;
+        p = newline != NULL ? newline + 1 : NULL;
     } while (p != NULL && n < RECORD_TEXT_MAX_TEMPLATES);
 
     record_text_init(&ds->text_of);
@@ -223,7 +223,7 @@ static bool check_params(const struct dataset_params * params, const struct data
         struct lrnn_error * err) {
     if (preset == NULL) {
         char   names[256] = "";
-        size_t n          = 0;
+        size_t n = 0;
         for (int i = 0; dataset_preset_at(i) != NULL && n < sizeof(names); ++i) {
             n += (size_t) snprintf(names + n, sizeof(names) - n, "%s %s", i > 0 ? "," : "",
                     dataset_preset_at(i)->name);
@@ -262,11 +262,11 @@ struct dataset * dataset_open(const struct dataset_params * params, struct lrnn_
         error_no_memory(err, "a data set");
         return NULL;
     }
-    ds->start_doc     = params->start_doc;
-    ds->max_docs      = params->max_docs;
+    ds->start_doc = params->start_doc;
+    ds->max_docs = params->max_docs;
     ds->max_bad_share = params->max_bad_share > 0 ? params->max_bad_share : 0.01;
-    ds->shuffle       = params->shuffle;
-    ds->shuffle_seed  = params->shuffle_seed;
+    ds->shuffle = params->shuffle;
+    ds->shuffle_seed = params->shuffle_seed;
     ds->store.max_bytes =
             params->max_shuffle_bytes > 0 ? params->max_shuffle_bytes : (size_t) 1 << 30;
     ds->reader.max_record = params->max_record > 0 ? params->max_record : (size_t) 256 << 20;
@@ -344,7 +344,7 @@ static void count_template(struct dataset * ds, int i) {
     for (int k = 0; k <= ds->text_of.n_templates; ++k) {
         if ((ds->used >> k & 1) != 0) {
             const bool   whole = k == ds->text_of.n_templates;
-            const size_t size  = whole ? sizeof(WHOLE_FILE) - 1 : ds->template_sizes[k];
+            const size_t size = whole ? sizeof(WHOLE_FILE) - 1 : ds->template_sizes[k];
             if (out > ds->used_names) {
                 memcpy(out, " | ", 3);
                 out += 3;
@@ -544,7 +544,7 @@ enum dataset_status dataset_next(
 struct dataset_counts dataset_get_counts(const struct dataset * ds) {
     struct dataset_counts c = ds->counts;
     c.bytes_read = ds->bytes_done + (ds->is_open ? record_reader_position(&ds->reader) : 0);
-    c.template   = ds->used_names;
+    c.template = ds->used_names;
     return c;
 }
 

@@ -47,8 +47,8 @@ static bool add_part(struct record_text * t, const char * literal, size_t size, 
                 RECORD_TEXT_MAX_PARTS);
     }
     t->parts[t->n_parts].literal = literal;
-    t->parts[t->n_parts].size    = size;
-    t->parts[t->n_parts].path    = path;
+    t->parts[t->n_parts].size = size;
+    t->parts[t->n_parts].path = path;
     t->n_parts++;
     return true;
 }
@@ -59,11 +59,11 @@ bool record_text_add_template(
         return error_set(
                 err, LRNN_ERROR_BAD_INPUT, "more than %d templates", RECORD_TEXT_MAX_TEMPLATES);
     }
-    const int    begin    = t->n_parts;
+    const int    begin = t->n_parts;
     bool         has_path = false;
-    const char * literal  = text;
-    const char * end      = text + size;
-    const char * p        = text;
+    const char * literal = text;
+    const char * end = text + size;
+    const char * p = text;
     while (p < end) {
         if (*p != '{' && *p != '}') {
             p++;
@@ -99,7 +99,7 @@ bool record_text_add_template(
                 slice_quote(quote, sizeof(quote), (struct slice) { text, size }));
     }
     t->templates[t->n_templates].parts_begin = begin;
-    t->templates[t->n_templates].parts_end   = t->n_parts;
+    t->templates[t->n_templates].parts_end = t->n_parts;
     t->n_templates++;
     return true;
 }
@@ -113,9 +113,9 @@ bool record_text_set_where(struct record_text * t, const char * where, struct lr
                 "filter %s: expected field=value or field!=value",
                 slice_quote(quote, sizeof(quote), (struct slice) { where, strlen(where) }));
     }
-    t->where_not   = equal[-1] == '!';
+    t->where_not = equal[-1] == '!';
     t->where_value = equal + 1;
-    t->where       = add_path(t, field, (size_t) (equal - field) - t->where_not, err);
+    t->where = add_path(t, field, (size_t) (equal - field) - t->where_not, err);
     return t->where >= 0;
 }
 
@@ -128,7 +128,7 @@ static bool passes(const struct record_text * t, const struct json_value * value
     if (t->where < 0) {
         return true;
     }
-    const struct json_value v    = values[t->where];
+    const struct json_value v = values[t->where];
     const size_t            size = strlen(t->where_value);
     if (v.kind == JSON_STRING) {
         return json_string_is(v, t->where_value, size) != t->where_not;
@@ -160,9 +160,9 @@ enum record_text_status record_text_make(const struct record_text * t, const cha
     char              quote[128];
     struct json_value values[JSON_MAX_PATHS];
     struct json_error error;
-    text->n                   = 0;
-    source->n                 = 0;
-    *n_lone                   = 0;
+    text->n = 0;
+    source->n = 0;
+    *n_lone = 0;
     const enum json_kind kind = json_read(json, size, t->paths, t->n_paths, values, &error);
     if (kind == JSON_MISSING) {
         error_set(err, LRNN_ERROR_BAD_FILE, "not JSON at byte %zu of the record: %s", error.at,

@@ -75,10 +75,10 @@ static size_t wrapped_at(const char * p, size_t n, size_t i) {
         if (i == n || p[i] != '"') {
             return 0;
         }
-        const size_t key   = i;
-        i                  = skip_string(p, n, i);
+        const size_t key = i;
+        i = skip_string(p, n, i);
         const bool is_data = i - key == 6 && memcmp(p + key, "\"Data\"", 6) == 0;
-        i                  = record_skip_space(p, n, i);
+        i = record_skip_space(p, n, i);
         if (i == n || p[i] != ':') {
             return 0;
         }
@@ -196,7 +196,7 @@ static bool read_more(struct record_reader * r, struct lrnn_error * err) {
 
 // Advances by n bytes and counts their lines.
 static void use(struct record_reader * r, size_t n) {
-    const char * p   = data_of(r);
+    const char * p = data_of(r);
     const char * end = p + n;
     while (n > 0 && (p = memchr(p, '\n', (size_t) (end - p))) != NULL) {
         r->line++;
@@ -213,10 +213,10 @@ static void use(struct record_reader * r, size_t n) {
 // its rest after an object with an empty array.
 static bool check_wrapping(struct record_reader * r, const char * front, size_t n_front,
         const char * rest, size_t n_rest, struct lrnn_error * err) {
-    struct buffer     b     = { 0 };
+    struct buffer     b = { 0 };
     struct json_error error = { 0, "out of memory" };
-    bool              ok    = buffer_append(&b, front, n_front) && buffer_append(&b, rest, n_rest);
-    ok                      = ok && json_read(b.data, b.n, NULL, 0, NULL, &error) == JSON_OBJECT;
+    bool              ok = buffer_append(&b, front, n_front) && buffer_append(&b, rest, n_rest);
+    ok = ok && json_read(b.data, b.n, NULL, 0, NULL, &error) == JSON_OBJECT;
     if (!ok) {
         error_set(err, LRNN_ERROR_BAD_FILE, "%s: line %lld: not JSON around the array Data: %s",
                 r->name, (long long) r->line, error.what);
@@ -227,7 +227,7 @@ static bool check_wrapping(struct record_reader * r, const char * front, size_t 
 
 bool record_reader_open(struct record_reader * r, const char * path, struct lrnn_error * err) {
     const size_t length = strlen(path);
-    const size_t room   = sizeof(r->name) - 1;
+    const size_t room = sizeof(r->name) - 1;
     if (strcmp(path, "-") == 0) {
         snprintf(r->name, sizeof(r->name), "standard input");
     } else if (length > room) {
@@ -235,13 +235,13 @@ bool record_reader_open(struct record_reader * r, const char * path, struct lrnn
     } else {
         snprintf(r->name, sizeof(r->name), "%s", path);
     }
-    r->buffer.n    = 0;
-    r->begin       = 0;
-    r->at_end      = false;
-    r->line        = 1;
+    r->buffer.n = 0;
+    r->begin = 0;
+    r->at_end = false;
+    r->line = 1;
     r->needs_comma = false;
-    r->is_over     = false;
-    r->source      = byte_source_open(path, err);
+    r->is_over = false;
+    r->source = byte_source_open(path, err);
     if (r->source == NULL) {
         return false;
     }
@@ -274,7 +274,7 @@ bool record_reader_open(struct record_reader * r, const char * path, struct lrnn
 static enum record_status give(
         struct record_reader * r, struct record * record, size_t n, int64_t line) {
     const bool too_long = n > r->max_record;
-    *record             = (struct record) { too_long ? NULL : data_of(r), too_long ? 0 : n, line };
+    *record = (struct record) { too_long ? NULL : data_of(r), too_long ? 0 : n, line };
     return too_long ? RECORD_TOO_LONG : RECORD_READ;
 }
 
@@ -295,7 +295,7 @@ static enum record_status next_line(
             }
             continue;
         }
-        const size_t  n    = newline != NULL ? (size_t) (newline - data_of(r)) : left_of(r);
+        const size_t  n = newline != NULL ? (size_t) (newline - data_of(r)) : left_of(r);
         const size_t  text = record_skip_space(data_of(r), n, 0);
         const int64_t line = r->line;
         if (too_long || text < n) {
@@ -336,14 +336,14 @@ static bool next_byte(struct record_reader * r, int * c, struct lrnn_error * err
 // value is found in any case.
 static enum record_status next_value(
         struct record_reader * r, struct record * record, struct lrnn_error * err) {
-    const int64_t line      = r->line;
-    bool          too_long  = false;
+    const int64_t line = r->line;
+    bool          too_long = false;
     bool          in_string = false;
-    bool          escaped   = false;
-    int           depth     = 0;
+    bool          escaped = false;
+    int           depth = 0;
     for (size_t i = 0;;) {
-        const char * p    = data_of(r);
-        const size_t n    = left_of(r);
+        const char * p = data_of(r);
+        const size_t n = left_of(r);
         bool         done = false;
         for (; i < n && !done; ++i) {
             const char c = p[i];
@@ -354,7 +354,7 @@ static enum record_status next_value(
                     escaped = true;
                 } else if (c == '"') {
                     in_string = false;
-                    done      = depth == 0;
+                    done = depth == 0;
                 }
             } else if (c == '"') {
                 in_string = true;

@@ -29,10 +29,10 @@ static char stored(char c) {
 
 // Is the name stored at offset `at`? *length: of the name stored there.
 static bool is_at(const struct string_set * set, size_t at, const char * name, size_t * length) {
-    const char * p   = set->text + at;
+    const char * p = set->text + at;
     const char * end = memchr(p, '\t', set->size - at);
-    *length          = end != NULL ? (size_t) (end - p) : set->size - at;
-    bool same        = *length == strlen(name);
+    *length = end != NULL ? (size_t) (end - p) : set->size - at;
+    bool same = *length == strlen(name);
     for (size_t i = 0; i < *length && same; ++i) {
         same = p[i] == stored(name[i]);
     }
@@ -49,7 +49,7 @@ static int32_t string_set_find(struct string_set * set, const char * name) {
     size_t at = 0;
     for (int32_t i = 0; i < set->n; ++i, at += length + 1) {
         if (is_at(set, at, name, &length)) {
-            set->last    = i;
+            set->last = i;
             set->last_at = at;
             return i;
         }
@@ -60,7 +60,7 @@ static int32_t string_set_find(struct string_set * set, const char * name) {
     if (set->n > 0) {
         set->text[set->size++] = '\t';
     }
-    set->last    = set->n++;
+    set->last = set->n++;
     set->last_at = set->size;
     for (; *name != '\0'; ++name) {
         set->text[set->size++] = stored(*name);
@@ -125,17 +125,17 @@ static bool is_full(const struct windows * ws, int64_t n) {
 
 // Appends the current window to the file.
 static bool flush(struct windows * ws, struct lrnn_error * err) {
-    const size_t               n       = (size_t) ws->n_tokens;
+    const size_t               n = (size_t) ws->n_tokens;
     const size_t               n_spans = (size_t) ws->n_spans;
-    const struct window_header header  = { ws->n_tokens, ws->n_spans };
+    const struct window_header header = { ws->n_tokens, ws->n_spans };
 
     if (ws->params.mode == WINDOW_LLAMA && (ws->bos_doc || ws->bos_window)) {
         ws->tokens[0] = ws->bos;
-        ws->bytes[0]  = 0;
+        ws->bytes[0] = 0;
     }
     for (int64_t t = 0; t < ws->n_tokens; ++t) {
         const bool in_range = ws->params.mode == WINDOW_LLAMA ? t > ws->params.length / 2 : t > 0;
-        ws->scored[t]       = in_range && !(ws->params.skip_special &&
+        ws->scored[t] = in_range && !(ws->params.skip_special &&
                                             lrnn_token_is_special(ws->model, ws->tokens[t]));
         ws->summary.n_targets += ws->scored[t];
         ws->summary.n_bytes += ws->scored[t] ? ws->bytes[t] : 0;
@@ -155,7 +155,7 @@ static bool flush(struct windows * ws, struct lrnn_error * err) {
     ws->summary.n_windows = ws->n;
     ws->summary.n_tokens += ws->n_tokens;
     ws->n_tokens = 0;
-    ws->n_spans  = 0;
+    ws->n_spans = 0;
     return true;
 }
 
@@ -175,18 +175,18 @@ static bool push(struct windows * ws, int32_t token, uint16_t bytes, bool starts
         const struct window_span * at, struct lrnn_error * err) {
     if (ws->n_tokens <= 1 || starts) {
         struct window_span span = *at;
-        span.first              = ws->n_tokens;
+        span.first = ws->n_tokens;
         if (!push_span(ws, span, err)) {
             return false;
         }
         if (ws->n_tokens == 0 && ws->bos_window && ws->params.mode != WINDOW_LLAMA) {
             ws->tokens[0] = ws->bos;
-            ws->bytes[0]  = 0;
-            ws->n_tokens  = 1;
+            ws->bytes[0] = 0;
+            ws->n_tokens = 1;
         }
     }
     ws->tokens[ws->n_tokens] = token;
-    ws->bytes[ws->n_tokens]  = bytes;
+    ws->bytes[ws->n_tokens] = bytes;
     ws->n_tokens++;
     return ws->n_tokens < ws->params.length || flush(ws, err);
 }
@@ -209,7 +209,7 @@ static bool cover(const struct lrnn_model * model, const struct document * doc, 
     bool ok = lrnn_token_spans(model, doc->text, doc->size, e->tokens, e->n, spans, err);
     for (int64_t i = 0; i < e->n && ok; ++i) {
         e->bytes[i] = (uint16_t) spans[i];
-        ok          = spans[i] <= UINT16_MAX ||
+        ok = spans[i] <= UINT16_MAX ||
              error_set(err, LRNN_ERROR_BAD_FILE,
                      "token %" PRId64 " covers %zu bytes; expected at most %d", i, spans[i],
                      UINT16_MAX);
@@ -245,9 +245,9 @@ static bool add_document(struct windows * ws, const struct document * doc, const
         struct lrnn_error * err) {
     const bool    alone = ws->params.mode == WINDOW_DOCUMENT;
     const int64_t first = e->bos ? -1 : 0;
-    const int64_t end   = e->eos ? e->n + 1 : e->n;
+    const int64_t end = e->eos ? e->n + 1 : e->n;
     const int64_t extra = alone && ws->bos_window ? 1 : 0; // a bos added by push
-    const int64_t w     = ws->params.length;
+    const int64_t w = ws->params.length;
 
     ws->summary.stream_tokens += end - first;
     ws->summary.stream_bytes += (int64_t) doc->size;
@@ -259,12 +259,12 @@ static bool add_document(struct windows * ws, const struct document * doc, const
         return true;
     }
     const char *       name = strrchr(doc->file, '/');
-    struct window_span at   = {
-          .document = doc->index,
-          .file     = string_set_find(&ws->files, name != NULL ? name + 1 : doc->file),
-          .source   = doc->source != NULL && *doc->source != '\0'
-                              ? string_set_find(&ws->sources, doc->source)
-                              : -1,
+    struct window_span at = {
+        .document = doc->index,
+        .file = string_set_find(&ws->files, name != NULL ? name + 1 : doc->file),
+        .source = doc->source != NULL && *doc->source != '\0'
+                          ? string_set_find(&ws->sources, doc->source)
+                          : -1,
     };
     if (at.file < 0 || (at.source < 0 && doc->source != NULL && *doc->source != '\0')) {
         return error_no_memory(err, "windows of tokens");
@@ -288,7 +288,7 @@ static bool add_document(struct windows * ws, const struct document * doc, const
 // score files on every machine.
 static const char * without_folder(const char * complaint) {
     const size_t n_path = strcspn(complaint, ":");
-    const char * name   = complaint;
+    const char * name = complaint;
     for (size_t i = 0; i < n_path; ++i) {
         name = complaint[i] == '/' ? complaint + i + 1 : name;
     }
@@ -335,14 +335,14 @@ static bool add_all(struct windows * ws, struct dataset * ds, windows_progress p
         }
     }
     ws->n_tokens = ws->n_spans = 0; // an incomplete last window is dropped
-    ws->summary.counts         = dataset_get_counts(ds);
+    ws->summary.counts = dataset_get_counts(ds);
     dataset_fingerprint(ds, ws->summary.fingerprint);
     ws->template = malloc(strlen(ws->summary.counts.template) + 1); // may outlive the data set
     if (ws->template == NULL) {
         return error_no_memory(err, "windows of tokens");
     }
     ws->summary.counts.template = strcpy(ws->template, ws->summary.counts.template);
-    ws->complaints              = join_complaints(ds);
+    ws->complaints = join_complaints(ds);
     if (ws->complaints == NULL) {
         return error_no_memory(err, "windows of tokens");
     }
@@ -402,7 +402,7 @@ static bool check_params(const struct window_params * p, struct lrnn_error * err
 
 static bool prepare(struct windows * ws, const char * folder, struct lrnn_error * err) {
     const struct lrnn_model_info info = lrnn_model_get_info(ws->model);
-    struct window_params *       p    = &ws->params;
+    struct window_params *       p = &ws->params;
 
     if (!info.has_tokenizer) {
         return error_set(err, LRNN_ERROR_BAD_MODEL, "the model has no tokenizer");
@@ -412,11 +412,11 @@ static bool prepare(struct windows * ws, const char * folder, struct lrnn_error 
                     ? p->length
                     : p->min_doc_tokens;
     p->min_doc_tokens = p->min_doc_tokens < 2 ? 2 : p->min_doc_tokens;
-    ws->bos           = info.bos;
-    ws->eos           = info.eos;
-    ws->bos_doc       = p->bos == WINDOW_BOS_DOC || (p->bos == WINDOW_BOS_AUTO && info.add_bos);
-    ws->bos_window    = p->bos == WINDOW_BOS_WINDOW;
-    ws->summary.bos   = ws->bos_doc ? "doc" : ws->bos_window ? "window" : "none";
+    ws->bos = info.bos;
+    ws->eos = info.eos;
+    ws->bos_doc = p->bos == WINDOW_BOS_DOC || (p->bos == WINDOW_BOS_AUTO && info.add_bos);
+    ws->bos_window = p->bos == WINDOW_BOS_WINDOW;
+    ws->summary.bos = ws->bos_doc ? "doc" : ws->bos_window ? "window" : "none";
     if ((ws->bos_doc || ws->bos_window) && ws->bos < 0) {
         return error_set(err, LRNN_ERROR_BAD_INPUT,
                 "bos is '%s', but the model has no bos token; expected 'none'", ws->summary.bos);
@@ -426,9 +426,9 @@ static bool prepare(struct windows * ws, const char * folder, struct lrnn_error 
                 "eos is 'doc', but the model has no eos token; expected 'none'");
     }
     const size_t w = (size_t) p->length;
-    ws->tokens     = malloc(w * sizeof(*ws->tokens));
-    ws->bytes      = malloc(w * sizeof(*ws->bytes));
-    ws->scored     = malloc(w);
+    ws->tokens = malloc(w * sizeof(*ws->tokens));
+    ws->bytes = malloc(w * sizeof(*ws->bytes));
+    ws->scored = malloc(w);
     if (ws->tokens == NULL || ws->bytes == NULL || ws->scored == NULL) {
         return error_no_memory(err, "windows of tokens");
     }
@@ -445,17 +445,17 @@ struct windows * windows_make(struct dataset * ds, const struct lrnn_model * mod
         return NULL;
     }
     ws->params = *params;
-    ws->model  = model;
+    ws->model = model;
     if (!check_params(params, err) || !prepare(ws, folder, err) ||
             !add_all(ws, ds, progress, user, err)) {
         windows_free(ws);
         return NULL;
     }
-    ws->summary.files   = ws->files.text;
+    ws->summary.files = ws->files.text;
     ws->summary.sources = ws->sources.text != NULL ? ws->sources.text : "";
     if (params->n_contexts > 0) {
         ws->summary.n_windows = ws->n * params->n_contexts;
-        ws->summary.n_tokens  = 0;
+        ws->summary.n_tokens = 0;
         ws->summary.n_targets = ws->summary.n_windows * WINDOW_SAME_TARGETS;
         for (int i = 0; i < params->n_contexts; ++i) {
             ws->summary.n_tokens += ws->n * (params->contexts[i] + WINDOW_SAME_TARGETS);
@@ -495,7 +495,7 @@ const struct windows_summary * windows_get_summary(const struct windows * ws) {
 // WINDOW_SAME_TARGETS.
 static void keep_tail(struct window * w, struct window_span * spans, int32_t * tokens,
         uint16_t * bytes, uint8_t * scored, int64_t context) {
-    const int64_t n    = context + WINDOW_SAME_TARGETS;
+    const int64_t n = context + WINDOW_SAME_TARGETS;
     const int64_t skip = w->n_tokens - n;
     int32_t       from = 0; // the span in which the tail begins
     while (from + 1 < w->n_spans && spans[from + 1].first <= skip) {
@@ -505,7 +505,7 @@ static void keep_tail(struct window * w, struct window_span * spans, int32_t * t
         spans[from].byte += bytes[t];
     }
     for (int32_t i = from; i < w->n_spans; ++i) {
-        spans[i - from]       = spans[i];
+        spans[i - from] = spans[i];
         spans[i - from].first = i > from ? spans[i].first - skip : 0;
     }
     memmove(tokens, tokens + skip, (size_t) n * sizeof(*tokens));
@@ -528,27 +528,27 @@ bool windows_read(
     bool ok = fseeko(ws->file, ws->offsets[index / n_contexts], SEEK_SET) == 0 &&
               fread(&header, sizeof(header), 1, ws->file) == 1;
     if (ok) {
-        const size_t n       = (size_t) header.n_tokens;
+        const size_t n = (size_t) header.n_tokens;
         const size_t n_spans = (size_t) header.n_spans * sizeof(struct window_span);
-        const size_t size    = n_spans + n * (sizeof(int32_t) + sizeof(uint16_t) + 1);
-        char *       memory  = malloc(size);
+        const size_t size = n_spans + n * (sizeof(int32_t) + sizeof(uint16_t) + 1);
+        char *       memory = malloc(size);
         if (memory == NULL) {
             return error_no_memory(err, "windows of tokens");
         }
-        struct window_span * spans  = (void *) memory;
+        struct window_span * spans = (void *) memory;
         int32_t *            tokens = (void *) (memory + n_spans);
-        uint16_t *           bytes  = (void *) (tokens + n);
+        uint16_t *           bytes = (void *) (tokens + n);
         uint8_t *            scored = (void *) (bytes + n);
-        ok                          = fread(memory, 1, size, ws->file) == size;
-        *window                     = (struct window) {
-                                .index    = index,
-                                .n_tokens = header.n_tokens,
-                                .tokens   = tokens,
-                                .bytes    = bytes,
-                                .scored   = scored,
-                                .spans    = spans,
-                                .n_spans  = (int32_t) header.n_spans,
-                                .memory   = memory,
+        ok = fread(memory, 1, size, ws->file) == size;
+        *window = (struct window) {
+            .index = index,
+            .n_tokens = header.n_tokens,
+            .tokens = tokens,
+            .bytes = bytes,
+            .scored = scored,
+            .spans = spans,
+            .n_spans = (int32_t) header.n_spans,
+            .memory = memory,
         };
         if (ok && ws->params.n_contexts > 0) {
             keep_tail(

@@ -22,7 +22,7 @@ enum window_bos { WINDOW_BOS_AUTO, WINDOW_BOS_DOC, WINDOW_BOS_WINDOW, WINDOW_BOS
 enum window_eos { WINDOW_EOS_NONE, WINDOW_EOS_DOC };
 
 enum {
-    WINDOW_MAX_LENGTH   = 1 << 28,
+    WINDOW_MAX_LENGTH = 1 << 28,
     WINDOW_SAME_TARGETS = 2048, // targets scored after each context
     WINDOW_CONTEXTS_MAX = 64,
 };

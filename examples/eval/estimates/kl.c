@@ -35,9 +35,9 @@ struct kl kl_of(const float * logits_p, const float * logits_q, int64_t n_vocab,
     int64_t      top_p, top_q;
     const double zero_p = (double) top_of(logits_p, n_vocab, &top_p);
     const double zero_q = (double) top_of(logits_q, n_vocab, &top_q);
-    const double sum_p  = log_sum(logits_p, n_vocab, (float) zero_p);
-    const double sum_q  = log_sum(logits_q, n_vocab, (float) zero_q);
-    double       kl     = 0.0;
+    const double sum_p = log_sum(logits_p, n_vocab, (float) zero_p);
+    const double sum_q = log_sum(logits_q, n_vocab, (float) zero_q);
+    double       kl = 0.0;
 
     for (int64_t v = 0; v < n_vocab; ++v) {
         const double ln_p = (double) logits_p[v] - zero_p - sum_p;
@@ -45,9 +45,9 @@ struct kl kl_of(const float * logits_p, const float * logits_q, int64_t n_vocab,
         kl += exp(ln_p) * (ln_p - ln_q);
     }
     return (struct kl) {
-        .kl       = kl,
-        .nll_p    = sum_p + zero_p - (double) logits_p[target],
-        .nll_q    = sum_q + zero_q - (double) logits_q[target],
+        .kl = kl,
+        .nll_p = sum_p + zero_p - (double) logits_p[target],
+        .nll_q = sum_q + zero_q - (double) logits_q[target],
         .same_top = top_p == top_q,
     };
 }
@@ -128,8 +128,8 @@ bool kl_measure(struct lrnn_session * const * sessions, int n_sessions, int64_t 
                 }
                 const struct kl    d = kl_of(p, q, n_vocab, window->tokens[t]);
                 struct kl_window * w = &out[s - 1].windows[out[s - 1].n - 1];
-                w->at[t - 1]         = (struct kl_position) { (float) d.kl, (float) d.nll_p,
-                            (float) d.nll_q, d.same_top };
+                w->at[t - 1] = (struct kl_position) { (float) d.kl, (float) d.nll_p,
+                    (float) d.nll_q, d.same_top };
             }
         }
     }
@@ -146,7 +146,7 @@ static bool summarize(const struct kl_windows * w, struct position_range range,
         struct stats_pair * columns, double * kl, struct kl_summary * out) {
     int64_t n = 0;
     for (int64_t i = 0; i < w->n; ++i) {
-        const struct kl_window * x   = &w->windows[i];
+        const struct kl_window * x = &w->windows[i];
         struct stats_pair *      row = columns + i * N_COLUMNS;
         memset(row, 0, N_COLUMNS * sizeof(*row));
         for (int64_t t = range.from; t <= range.to && t <= x->n; ++t) {
@@ -174,9 +174,9 @@ static bool summarize(const struct kl_windows * w, struct position_range range,
     if (!stats_ratios(columns, w->n, N_COLUMNS, STATS_SEED, estimates)) {
         return false;
     }
-    out->kl       = estimates[COLUMN_KL];
-    out->nll_p    = estimates[COLUMN_P];
-    out->nll_q    = estimates[COLUMN_Q];
+    out->kl = estimates[COLUMN_KL];
+    out->nll_p = estimates[COLUMN_P];
+    out->nll_q = estimates[COLUMN_Q];
     out->same_top = estimates[COLUMN_TOP];
 
     // p and q in one call, so that they share the draws
@@ -201,8 +201,8 @@ bool kl_summarize(const struct kl_windows * w, const struct position_range * ran
         n += w->windows[i].n;
     }
     struct stats_pair * columns = malloc((size_t) (w->n * N_COLUMNS + 1) * sizeof(*columns));
-    double *            kl      = malloc((size_t) (n + 1) * sizeof(*kl));
-    bool                ok      = columns != NULL && kl != NULL;
+    double *            kl = malloc((size_t) (n + 1) * sizeof(*kl));
+    bool                ok = columns != NULL && kl != NULL;
     for (int i = 0; i < n_ranges && ok; ++i) {
         ok = summarize(w, ranges[i], columns, kl, &out[i]);
     }

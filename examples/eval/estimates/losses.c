@@ -61,8 +61,8 @@ struct stats_pair score_cell_pair(const struct score_cell * c, enum loss_unit un
 
 bool losses_alloc(struct losses * l, const struct position_range * ranges, int n, int64_t n_units,
         struct arena * arena) {
-    l->n     = n;
-    l->at    = arena_alloc(arena, ((size_t) n + 1) * sizeof(*l->at));
+    l->n = n;
+    l->at = arena_alloc(arena, ((size_t) n + 1) * sizeof(*l->at));
     l->cells = arena_alloc(arena, ((size_t) n * (size_t) n_units + 1) * sizeof(*l->cells));
     if (l->at == NULL || l->cells == NULL) {
         return false;
@@ -74,10 +74,10 @@ bool losses_alloc(struct losses * l, const struct position_range * ranges, int n
 }
 
 bool losses_estimate(struct losses * l, int64_t n_units) {
-    const size_t            n   = (size_t) (n_units * l->n);
-    struct stats_pair *     x   = malloc((n + 1) * sizeof(*x));
+    const size_t            n = (size_t) (n_units * l->n);
+    struct stats_pair *     x = malloc((n + 1) * sizeof(*x));
     struct stats_estimate * out = malloc(((size_t) l->n + 1) * sizeof(*out));
-    bool                    ok  = x != NULL && out != NULL;
+    bool                    ok = x != NULL && out != NULL;
 
     for (int64_t u = 0; u < n_units && ok; ++u) {
         for (int i = 0; i < l->n; ++i) {
@@ -150,7 +150,7 @@ int ranges_of_buckets(int64_t length, int64_t bucket, struct position_range * ra
             return -1;
         }
         ranges[n] = (struct position_range) { from, to < length ? to : length };
-        from      = to + 1;
+        from = to + 1;
     }
     return n;
 }
@@ -158,8 +158,8 @@ int ranges_of_buckets(int64_t length, int64_t bucket, struct position_range * ra
 int ranges_of_prefixes(
         int64_t length, const int64_t * lengths, int n_lengths, struct position_range * ranges) {
     const int64_t whole = length + 1;
-    int64_t       L     = 512;
-    int           n     = 0;
+    int64_t       L = 512;
+    int           n = 0;
     while (L > 2 && L * 8 > whole) {
         L /= 2;
     }
@@ -170,7 +170,7 @@ int ranges_of_prefixes(
         }
         L *= next == L ? 2 : 1;
         ranges[n++] = (struct position_range) { 1, next - 1 };
-        last        = next;
+        last = next;
     }
     return n;
 }
@@ -186,13 +186,13 @@ static int64_t curve_start(int64_t length) {
 
 int ranges_of_octaves(int64_t length, struct position_range * ranges) {
     const double start = (double) curve_start(length);
-    int64_t      from  = (int64_t) start + 1;
-    int          n     = 0;
+    int64_t      from = (int64_t) start + 1;
+    int          n = 0;
     for (int k = 1; from <= length && n < RANGES_MAX_CURVE; ++k) {
         const int64_t end = (int64_t) floor(start * exp2(0.25 * k) + 1e-9); // exact powers of two
         if (end >= from) {
             ranges[n++] = (struct position_range) { from, end < length ? end : length };
-            from        = end + 1;
+            from = end + 1;
         }
     }
     // merge a short last range, of a window that is not a power of two
@@ -207,18 +207,18 @@ int ranges_of_octaves(int64_t length, struct position_range * ranges) {
 int ranges_of_average(
         int64_t length, int64_t smooth, bool is_log2, struct position_range * ranges) {
     const int64_t half = smooth / 2;
-    int           n    = 0;
+    int           n = 0;
     int64_t       last = -1;
     for (int k = 0; n < RANGES_MAX_CURVE; ++k) {
-        const double  at     = is_log2 ? (double) curve_start(length) * exp2(k / 16.0)
-                                       : 1.0 + (double) k * (double) length / 256.0;
+        const double  at = is_log2 ? (double) curve_start(length) * exp2(k / 16.0)
+                                   : 1.0 + (double) k * (double) length / 256.0;
         const int64_t center = (int64_t) at;
         if (center > length) {
             break;
         }
         if (center > half && center + half <= length && center > last) { // only complete ranges
             ranges[n++] = (struct position_range) { center - half, center + half };
-            last        = center;
+            last = center;
         }
     }
     return n;

@@ -85,7 +85,7 @@ void losses_trim(struct losses * l, int64_t n_units);
 
 enum {
     RANGES_MAX_BUCKETS = 4096,
-    RANGES_MAX_CURVE   = 1024,
+    RANGES_MAX_CURVE = 1024,
 };
 
 // The bucket that suits windows of `window` tokens: 2,048, or less so that at least eight fit into

@@ -69,7 +69,7 @@ static bool pair_columns(const struct stats_pair * base, const struct stats_pair
     const bool ok = e != NULL && stats_differences(other, base, n_units, n_cols, STATS_SEED, e);
     for (int i = 0; i < n_cols && ok; ++i) {
         out[i] = (struct paired) { .difference = e[i],
-            .won                               = count_won(base + i, other + i, n_units, n_cols) };
+            .won = count_won(base + i, other + i, n_units, n_cols) };
     }
     free(e);
     return ok;
@@ -88,11 +88,11 @@ static const struct score_cell * cells_of(
 bool paired_losses(const struct summary * base, const struct losses * fb,
         const struct summary * other, const struct losses * fo, enum loss_unit unit,
         struct paired * out) {
-    const int           n       = fb->n;
-    struct stats_pair * a       = calloc((size_t) n * (size_t) base->n_units + 1, sizeof(*a));
-    struct stats_pair * b       = calloc((size_t) n * (size_t) base->n_units + 1, sizeof(*b));
+    const int           n = fb->n;
+    struct stats_pair * a = calloc((size_t) n * (size_t) base->n_units + 1, sizeof(*a));
+    struct stats_pair * b = calloc((size_t) n * (size_t) base->n_units + 1, sizeof(*b));
     int64_t             n_units = 0;
-    bool                ok      = a != NULL && b != NULL;
+    bool                ok = a != NULL && b != NULL;
 
     for (int64_t u = 0, v = 0; u < base->n_units && ok; ++u) {
         const struct score_cell * x = fb->cells + u * n;
@@ -122,23 +122,23 @@ static bool same_ranges(const struct losses * a, const struct losses * b) {
 // Pairs all buckets from `first` on as one range.
 static bool pair_from(
         const struct comparison * c, int first, struct paired * out, int64_t * n_common) {
-    struct stats_pair * a  = calloc((size_t) c->base->n_units + 1, sizeof(*a));
-    struct stats_pair * b  = calloc((size_t) c->base->n_units + 1, sizeof(*b));
-    int64_t             n  = 0;
+    struct stats_pair * a = calloc((size_t) c->base->n_units + 1, sizeof(*a));
+    struct stats_pair * b = calloc((size_t) c->base->n_units + 1, sizeof(*b));
+    int64_t             n = 0;
     bool                ok = a != NULL && b != NULL;
 
     for (int64_t u = 0, v = 0; u < c->base->n_units && ok; ++u) {
         const struct score_cell * y = cells_of(c->other, &c->other->buckets, c->base->unit[u], &v);
         if (y != NULL) {
-            const struct score_cell * x  = c->base->buckets.cells + u * c->n_buckets;
+            const struct score_cell * x = c->base->buckets.cells + u * c->n_buckets;
             const struct score_cell   sx = score_cell_sum(x + first, c->n_buckets - first);
             const struct score_cell   sy = score_cell_sum(y + first, c->n_buckets - first);
-            a[n]                         = score_cell_pair(&sx, LOSS_NATS);
-            b[n]                         = score_cell_pair(&sy, LOSS_NATS);
+            a[n] = score_cell_pair(&sx, LOSS_NATS);
+            b[n] = score_cell_pair(&sy, LOSS_NATS);
             n++;
         }
     }
-    ok        = ok && pair_columns(a, b, n, 1, out);
+    ok = ok && pair_columns(a, b, n, 1, out);
     *n_common = n;
     free(a);
     free(b);
@@ -160,10 +160,10 @@ bool comparison_make(const struct summary * base, const struct summary * other,
         return error_set(err, LRNN_ERROR_BAD_INPUT, "%s and %s have different buckets",
                 base->meta.model, other->meta.model);
     }
-    const int64_t ta  = base->extrapolation.trained_length;
-    const int64_t tb  = other->extrapolation.trained_length;
+    const int64_t ta = base->extrapolation.trained_length;
+    const int64_t tb = other->extrapolation.trained_length;
     c->trained_length = ta == 0 || tb == 0 ? 0 : ta > tb ? ta : tb;
-    c->buckets        = calloc((size_t) c->n_buckets + 1, sizeof(*c->buckets));
+    c->buckets = calloc((size_t) c->n_buckets + 1, sizeof(*c->buckets));
 
     int beyond = 0;
     while (beyond < c->n_buckets && base->buckets.at[beyond].range.from <= c->trained_length) {
@@ -237,9 +237,9 @@ static void reader_next(struct reader * r) {
         }
         if (r->t == 0) {
             int64_t n = 0;
-            r->known  = score_first_token_bytes(r->scores, r->window, &n);
-            r->from   = (struct position) { w->spans[0].document, w->spans[0].byte + n };
-            r->span   = 0;
+            r->known = score_first_token_bytes(r->scores, r->window, &n);
+            r->from = (struct position) { w->spans[0].document, w->spans[0].byte + n };
+            r->span = 0;
         } else {
             r->from = reader_to(r);
         }
@@ -251,7 +251,7 @@ static void reader_next(struct reader * r) {
         }
         if (r->span + 1 < w->n_spans && w->spans[r->span + 1].first == r->t) {
             r->span++;
-            r->from  = (struct position) { w->spans[r->span].document, w->spans[r->span].byte };
+            r->from = (struct position) { w->spans[r->span].document, w->spans[r->span].byte };
             r->known = true;
         }
         if (r->known && (w->flags[r->t - 1] & SCORE_COUNTED)) {
@@ -364,12 +364,12 @@ static bool estimate(const struct unit * units, int64_t n, struct byte_compariso
     struct stats_pair *   b = calloc((size_t) n * N_COLS + 1, sizeof(*b));
     struct stats_estimate base[N_COLS], other[N_COLS], difference[N_COLS];
     int64_t               won[N_COLS] = { 0 };
-    bool                  ok          = a != NULL && b != NULL;
+    bool                  ok = a != NULL && b != NULL;
 
     for (int64_t i = 0; i < n && ok; ++i) {
         const struct unit * u = &units[i];
-        a[i * N_COLS + 0]     = (struct stats_pair) { u->base, LN2 * (double) u->bytes };
-        b[i * N_COLS + 0]     = (struct stats_pair) { u->other, LN2 * (double) u->bytes };
+        a[i * N_COLS + 0] = (struct stats_pair) { u->base, LN2 * (double) u->bytes };
+        b[i * N_COLS + 0] = (struct stats_pair) { u->other, LN2 * (double) u->bytes };
         a[i * N_COLS + 1] = (struct stats_pair) { u->base_beyond, LN2 * (double) u->bytes_beyond };
         b[i * N_COLS + 1] = (struct stats_pair) { u->other_beyond, LN2 * (double) u->bytes_beyond };
         won[0] += u->bytes > 0 && u->other < u->base;
@@ -380,9 +380,9 @@ static bool estimate(const struct unit * units, int64_t n, struct byte_compariso
          stats_ratios(b, n, N_COLS, STATS_SEED, other) &&
          stats_differences(b, a, n, N_COLS, STATS_SEED, difference);
     if (ok) {
-        c->base   = base[0];
-        c->other  = other[0];
-        c->all    = (struct paired) { difference[0], won[0] };
+        c->base = base[0];
+        c->other = other[0];
+        c->all = (struct paired) { difference[0], won[0] };
         c->beyond = (struct paired) { difference[1], won[1] };
     }
     free(a);
@@ -401,7 +401,7 @@ bool byte_comparison_make(const struct scores * base, const struct scores * othe
                 other->meta.model, why.text);
     }
     struct unit * units = calloc((size_t) base->n_windows + 1, sizeof(*units));
-    bool          ok    = units != NULL;
+    bool          ok = units != NULL;
     if (ok) {
         struct reader a = { .scores = base };
         struct reader b = { .scores = other };
@@ -411,9 +411,9 @@ bool byte_comparison_make(const struct scores * base, const struct scores * othe
         reader_next(&a);
         reader_next(&b);
         walk(&a, &b, ta, tb, units);
-        c->base_bytes  = scored_bytes(base);
+        c->base_bytes = scored_bytes(base);
         c->other_bytes = scored_bytes(other);
-        ok             = estimate(units, base->n_windows, c);
+        ok = estimate(units, base->n_windows, c);
     }
     free(units);
     if (!ok) {

@@ -30,7 +30,7 @@ static double item_difference(const struct item * sum) {
 
 static void estimate(
         const struct item * items, int64_t n_windows, int64_t n_cols, struct stats_estimate * e) {
-    struct item sum      = { 0 };
+    struct item sum = { 0 };
     double      residual = 0.0;
 
     *e = (struct stats_estimate) {
@@ -58,9 +58,9 @@ static void estimate(
         e->method = STATS_BOOTSTRAP;
     } else if (e->n >= STATS_MIN_T) {
         const double half = stats_t_quantile(0.5 + 0.5 * STATS_LEVEL, (double) (e->n - 1)) * e->se;
-        e->method         = STATS_T;
-        e->lo             = e->value - half;
-        e->hi             = e->value + half;
+        e->method = STATS_T;
+        e->lo = e->value - half;
+        e->hi = e->value + half;
     }
 }
 
@@ -81,7 +81,7 @@ static bool bootstrap(const struct item * items, int64_t n_windows, int64_t n_co
     struct item * sums = malloc((size_t) n_cols * sizeof(*sums));
     double *      draws =
             malloc((size_t) n_cols * STATS_DRAWS * sizeof(*draws)); // [n_cols][STATS_DRAWS]
-    const bool ok  = sums != NULL && draws != NULL;
+    const bool ok = sums != NULL && draws != NULL;
     uint64_t   rng = seed;
 
     for (int64_t d = 0; d < STATS_DRAWS && ok; ++d) {
@@ -108,9 +108,9 @@ static bool bootstrap(const struct item * items, int64_t n_windows, int64_t n_co
 
 static bool estimates(const struct stats_pair * a, const struct stats_pair * b, int64_t n_windows,
         int64_t n_cols, uint64_t seed, struct stats_estimate * out) {
-    const int64_t n     = n_windows * n_cols;
+    const int64_t n = n_windows * n_cols;
     struct item * items = malloc((size_t) (n > 0 ? n : 1) * sizeof(*items));
-    bool          any   = false;
+    bool          any = false;
 
     if (items == NULL) {
         return false;
@@ -161,22 +161,22 @@ double stats_p_value(const struct stats_estimate * e) {
 // x < (a + 1)/(a + b + 2); the caller makes sure of that.
 static double beta_fraction(double a, double b, double x) {
     const double tiny = 1e-300; // replaces zero divisors
-    double       c    = 1.0;
-    double       d    = 1.0 - (a + b) * x / (a + 1.0);
-    d                 = 1.0 / (fabs(d) < tiny ? tiny : d);
-    double f          = d;
+    double       c = 1.0;
+    double       d = 1.0 - (a + b) * x / (a + 1.0);
+    d = 1.0 / (fabs(d) < tiny ? tiny : d);
+    double f = d;
 
     for (int m = 1; m <= 10000; ++m) {
         const double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
-        const double odd  = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
+        const double odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
         double       step = 1.0;
         for (int k = 0; k < 2; ++k) {
             const double term = k == 0 ? even : odd;
-            d                 = 1.0 + term * d;
-            d                 = 1.0 / (fabs(d) < tiny ? tiny : d);
-            c                 = 1.0 + term / c;
-            c                 = fabs(c) < tiny ? tiny : c;
-            step              = c * d;
+            d = 1.0 + term * d;
+            d = 1.0 / (fabs(d) < tiny ? tiny : d);
+            c = 1.0 + term / c;
+            c = fabs(c) < tiny ? tiny : c;
+            step = c * d;
             f *= step;
         }
         if (fabs(step - 1.0) < 1e-16) {
@@ -244,6 +244,6 @@ void stats_sort(double * x, int64_t n) {
 
 double stats_quantile(const double * sorted, int64_t n, double p) {
     const double  at = p * (double) (n - 1);
-    const int64_t i  = (int64_t) at;
+    const int64_t i = (int64_t) at;
     return i + 1 < n ? sorted[i] + (at - (double) i) * (sorted[i + 1] - sorted[i]) : sorted[n - 1];
 }

@@ -32,9 +32,9 @@
 #include <stdint.h>
 
 enum {
-    STATS_DRAWS         = 2000,
+    STATS_DRAWS = 2000,
     STATS_MIN_BOOTSTRAP = 10, // windows
-    STATS_MIN_T         = 3,
+    STATS_MIN_T = 3,
 };
 
 #define STATS_LEVEL 0.95

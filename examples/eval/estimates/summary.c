@@ -26,9 +26,9 @@ static int64_t position_base(const struct summary * s, const struct score_window
 
 static struct score_cell range_cell(const struct summary * s, const struct score_window * w,
         struct position_range range, int64_t diverged_from) {
-    const int64_t base  = position_base(s, w);
+    const int64_t base = position_base(s, w);
     const int64_t first = range.from - base < 1 ? 1 : range.from - base;
-    const int64_t last  = range.to - base > w->n_targets ? w->n_targets : range.to - base;
+    const int64_t last = range.to - base > w->n_targets ? w->n_targets : range.to - base;
 
     if (last < first) {
         return (struct score_cell) { 0 };
@@ -94,7 +94,7 @@ static bool make_curve(
 
 // Same targets after n contexts: window i is stretch i/n after context i mod n.
 static bool make_contexts(struct summary * s, const struct scores * scores) {
-    const int               n      = s->n_contexts;
+    const int               n = s->n_contexts;
     struct position_range * ranges = arena_alloc(s->arena, (size_t) n * sizeof(*ranges));
     if (ranges == NULL || !losses_alloc(&s->buckets, ranges, n, s->n_units, s->arena)) {
         return false;
@@ -132,7 +132,7 @@ static int count_words(const char * list, const char * sep) {
 // Units are in the order of their windows. A partial run may end inside one.
 static bool make_units(struct summary * s, const struct scores * scores) {
     const int64_t n = s->n_contexts > 0 ? s->n_contexts : 1;
-    s->unit         = arena_alloc(s->arena, ((size_t) s->n_windows + 1) * sizeof(*s->unit));
+    s->unit = arena_alloc(s->arena, ((size_t) s->n_windows + 1) * sizeof(*s->unit));
     for (int64_t i = 0; i < s->n_windows && s->unit != NULL; ++i) {
         const int64_t unit = scores->windows[i].index / n;
         if (s->n_units == 0 || s->unit[s->n_units - 1] != unit) {
@@ -150,7 +150,7 @@ static bool find_divergence(struct summary * s, const struct scores * scores) {
     s->diverged_from =
             arena_alloc(s->arena, ((size_t) s->n_windows + 1) * sizeof(*s->diverged_from));
     for (int64_t i = 0; i < s->n_windows && s->diverged_from != NULL; ++i) {
-        const struct score_window * w    = &scores->windows[i];
+        const struct score_window * w = &scores->windows[i];
         const int64_t               base = position_base(s, w);
         for (int64_t t = 1; t <= w->n_targets && s->diverged_from[i] == 0; ++t) {
             if ((w->flags[t - 1] & SCORE_COUNTED) && !isfinite(w->nll[t - 1])) {
@@ -168,7 +168,7 @@ static bool make_positions(struct summary * s, const struct scores * scores) {
     while (s->stride * MAX_POSITIONS < s->length) {
         s->stride *= 2;
     }
-    s->n_positions   = (s->length + s->stride - 1) / s->stride;
+    s->n_positions = (s->length + s->stride - 1) / s->stride;
     s->position_loss = arena_alloc(s->arena, ((size_t) s->n_positions + 1) * sizeof(double));
     int64_t * counts = calloc((size_t) s->n_positions + 1, sizeof(*counts));
     if (s->position_loss == NULL || counts == NULL) {
@@ -176,7 +176,7 @@ static bool make_positions(struct summary * s, const struct scores * scores) {
         return false;
     }
     for (int64_t i = 0; i < s->n_windows; ++i) {
-        const struct score_window * w    = &scores->windows[i];
+        const struct score_window * w = &scores->windows[i];
         const int64_t               base = position_base(s, w);
         for (int64_t t = 1; t <= w->n_targets; ++t) {
             if ((w->flags[t - 1] & SCORE_COUNTED) &&
@@ -195,7 +195,7 @@ static bool make_positions(struct summary * s, const struct scores * scores) {
 
 // sd/√(n − 1) over the tokens of `total`, which excludes diverged windows
 static void make_token_error(struct summary * s, const struct scores * scores) {
-    const struct loss * f      = &s->total.at[0];
+    const struct loss * f = &s->total.at[0];
     double              square = 0.0;
     for (int64_t i = 0; i < s->n_windows; ++i) {
         const struct score_window * w = &scores->windows[i];
@@ -221,9 +221,9 @@ static bool make_composition(struct summary * s, const struct scores * scores) {
     s->composition =
             arena_alloc(s->arena, (size_t) s->buckets.n * (size_t) n * sizeof(*s->composition));
     for (int64_t i = 0; i < s->n_windows && s->composition != NULL; ++i) {
-        const struct score_window * w    = &scores->windows[i];
+        const struct score_window * w = &scores->windows[i];
         const int64_t               base = position_base(s, w);
-        int                         b    = 0;
+        int                         b = 0;
         int32_t                     span = 0;
         for (int64_t t = 1; t <= w->n_targets; ++t) {
             while (span + 1 < w->n_spans && w->spans[span + 1].first <= t) {
@@ -254,12 +254,12 @@ static double norm_value(const struct score_norm * n) {
 static const struct score_norm * largest_norm(
         const struct summary * s, const struct score_window * w, int b) {
     const struct position_range range = s->buckets.at[b].range;
-    const int64_t               base  = position_base(s, w);
-    const struct score_norm *   most  = NULL;
+    const int64_t               base = position_base(s, w);
+    const struct score_norm *   most = NULL;
     for (int32_t i = 0; i < w->n_norms; ++i) {
         const struct score_norm * n = &w->norms[i];
         // with --reset never, the last token of the run is fed too
-        const int64_t at    = base + n->at < s->length ? base + n->at : s->length;
+        const int64_t at = base + n->at < s->length ? base + n->at : s->length;
         const bool    is_in = s->n_contexts > 0 ? w->index % s->n_contexts == b
                                                 : range.from <= at && at <= range.to;
         most = is_in && (most == NULL || norm_value(n) > norm_value(most)) ? n : most;
@@ -272,14 +272,14 @@ static bool make_norms(struct summary * s, const struct scores * scores) {
         return true;
     }
     double * values = malloc(((size_t) s->n_windows + 1) * sizeof(*values));
-    s->norms        = arena_alloc(s->arena, ((size_t) s->buckets.n + 1) * sizeof(*s->norms));
-    const bool ok   = values != NULL && s->norms != NULL;
+    s->norms = arena_alloc(s->arena, ((size_t) s->buckets.n + 1) * sizeof(*s->norms));
+    const bool ok = values != NULL && s->norms != NULL;
     for (int b = 0; b < s->buckets.n && ok; ++b) {
         struct range_norm * f = &s->norms[b];
         for (int64_t i = 0; i < s->n_windows; ++i) {
             const struct score_norm * n = largest_norm(s, &scores->windows[i], b);
             if (n != NULL && (f->windows == 0 || norm_value(n) > f->most)) {
-                f->most  = norm_value(n);
+                f->most = norm_value(n);
                 f->layer = n->layer;
             }
             if (n != NULL) {
@@ -301,16 +301,16 @@ static bool make_norms(struct summary * s, const struct scores * scores) {
 
 // Loss of bucket i minus that of bucket j, paired by window.
 static bool bucket_difference(const struct summary * s, int i, int j, struct stats_estimate * out) {
-    const struct losses * f  = &s->buckets;
-    struct stats_pair *   a  = malloc(((size_t) s->n_units + 1) * sizeof(*a));
-    struct stats_pair *   b  = malloc(((size_t) s->n_units + 1) * sizeof(*b));
+    const struct losses * f = &s->buckets;
+    struct stats_pair *   a = malloc(((size_t) s->n_units + 1) * sizeof(*a));
+    struct stats_pair *   b = malloc(((size_t) s->n_units + 1) * sizeof(*b));
     bool                  ok = a != NULL && b != NULL;
 
     for (int64_t u = 0; u < s->n_units && ok; ++u) {
         const struct score_cell * x = &f->cells[u * f->n + i];
         const struct score_cell * y = &f->cells[u * f->n + j];
-        a[u]                        = (struct stats_pair) { x->nll, (double) x->tokens };
-        b[u]                        = (struct stats_pair) { y->nll, (double) y->tokens };
+        a[u] = (struct stats_pair) { x->nll, (double) x->tokens };
+        b[u] = (struct stats_pair) { y->nll, (double) y->tokens };
     }
     ok = ok && stats_differences(a, b, s->n_units, 1, STATS_SEED, out);
     free(a);
@@ -341,7 +341,7 @@ static bool extrapolate(struct summary * s, double tolerance) {
     const int64_t reach =
             s->buckets.n > 0 ? bucket_end(s, s->buckets.n - 1) + (s->n_contexts == 0) : 0;
 
-    e->inside   = T > 0 ? last_inside(s, T) : -1;
+    e->inside = T > 0 ? last_inside(s, T) : -1;
     e->degrades = e->best = -1;
     for (int64_t factor = 2; e->inside >= 0 && e->n < EXTRAPOLATION_MAX && factor <= reach / T;
             factor *= 2) {
@@ -364,8 +364,8 @@ static bool extrapolate(struct summary * s, double tolerance) {
         }
         if (rise.lo > tolerance) {
             e->degrades = i;
-            e->best     = best;
-            e->rise     = rise;
+            e->best = best;
+            e->rise = rise;
             break;
         }
         if (s->buckets.at[i].nats.value < s->buckets.at[best].nats.value) {
@@ -453,8 +453,8 @@ static bool add_trained_length(struct summary * s) {
 // Fills s->warnings. Returns false if out of memory.
 static bool add_warnings(struct summary * s, const struct scores * scores) {
     const struct score_meta * m = &s->meta;
-    s->warnings                 = arena_alloc(s->arena, MAX_WARNINGS * sizeof(*s->warnings));
-    bool ok                     = s->warnings != NULL;
+    s->warnings = arena_alloc(s->arena, MAX_WARNINGS * sizeof(*s->warnings));
+    bool ok = s->warnings != NULL;
     if (s->n_windows < m->n_windows) {
         ok = ok && WARN(s, "partial: %" PRId64 " of %" PRId64 " windows are there", s->n_windows,
                            m->n_windows);
@@ -486,7 +486,7 @@ static bool add_warnings(struct summary * s, const struct scores * scores) {
 // All targets: the sum of the buckets of a unit; with same targets, the bucket of the longest
 // context.
 static bool make_total(struct summary * s) {
-    const int                   n     = s->buckets.n;
+    const int                   n = s->buckets.n;
     const struct position_range range = { n > 0 ? s->buckets.at[0].range.from : 1,
         n > 0 ? s->buckets.at[n - 1].range.to : 0 };
     if (!losses_alloc(&s->total, &range, 1, s->n_units, s->arena)) {
@@ -533,10 +533,10 @@ static bool make_all(struct summary * s, const struct scores * scores,
 bool summary_make(const struct scores * scores, const struct summary_params * params,
         struct summary * summary, struct lrnn_error * err) {
     *summary = (struct summary) {
-        .meta       = scores->meta,
-        .n_windows  = scores->n_windows,
+        .meta = scores->meta,
+        .n_windows = scores->n_windows,
         .n_contexts = count_words(scores->meta.same_targets, ","),
-        .arena      = arena_new(),
+        .arena = arena_new(),
     };
     if (summary->arena == NULL) {
         return no_memory(summary, err);

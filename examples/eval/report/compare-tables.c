@@ -22,8 +22,8 @@ static const char * const TITLES[N_COLUMNS] = { "targets", "first", "second", "d
 // - base, other: the two values
 static void add_row(struct table * t, const char * targets, const char * base, const char * other,
         const struct paired * p, bool is_nats) {
-    const struct stats_estimate * e   = &p->difference;
-    const double                  pv  = stats_p_value(e);
+    const struct stats_estimate * e = &p->difference;
+    const double                  pv = stats_p_value(e);
     const int                     row = t != NULL ? t->n_rows : 0;
     table_set(t, row, TARGETS, "%s", targets);
     table_set(t, row, FIRST, "%s", base);
@@ -116,9 +116,9 @@ struct table * byte_comparison_table(const struct byte_comparison * c, const cha
 
 bool kl_report_make(struct kl_report * r, const struct kl_windows * found, int64_t bucket,
         struct lrnn_error * err) {
-    const int64_t           last   = r->window - 1;
+    const int64_t           last = r->window - 1;
     struct position_range * ranges = calloc(RANGES_MAX_BUCKETS + 1, sizeof(*ranges));
-    bool                    ok     = ranges != NULL;
+    bool                    ok = ranges != NULL;
     if (ok) {
         r->n_ranges = ranges_of_buckets(last, bucket, ranges);
         if (r->n_ranges < 0) {

@@ -41,11 +41,11 @@ static bool files_add(struct file_list * list, const char * path, struct lrnn_er
     }
     if (list->n == list->capacity) {
         const int     capacity = list->capacity > 0 ? 2 * list->capacity : 16;
-        struct file * v        = realloc(list->v, (size_t) capacity * sizeof(*v));
+        struct file * v = realloc(list->v, (size_t) capacity * sizeof(*v));
         if (v == NULL) {
             return out_of_memory(err);
         }
-        list->v        = v;
+        list->v = v;
         list->capacity = capacity;
     }
     char * copy = arena_alloc(list->arena, strlen(path) + 1);
@@ -122,8 +122,8 @@ static int files_group(struct file_list * list) {
 static bool read_runs(
         struct report * r, const struct file_list * list, bool partial, struct lrnn_error * err) {
     const char ** paths = arena_alloc(r->arena, ((size_t) list->n + 1) * sizeof(*paths));
-    r->files            = arena_alloc(r->arena, ((size_t) list->n + 1) * sizeof(*r->files));
-    r->runs             = arena_alloc(r->arena, ((size_t) list->n + 1) * sizeof(*r->runs));
+    r->files = arena_alloc(r->arena, ((size_t) list->n + 1) * sizeof(*r->files));
+    r->runs = arena_alloc(r->arena, ((size_t) list->n + 1) * sizeof(*r->runs));
     if (paths == NULL || r->files == NULL || r->runs == NULL) {
         return out_of_memory(err);
     }
@@ -151,10 +151,10 @@ static bool read_runs(
 bool report_find_runs(struct report * r, const char * const * paths, int n_paths, bool partial,
         struct lrnn_error * err) {
     struct file_list list = { .arena = r->arena };
-    bool             ok   = files_find(&list, paths, n_paths, err);
+    bool             ok = files_find(&list, paths, n_paths, err);
     if (ok) {
         r->n_runs = files_group(&list);
-        ok        = read_runs(r, &list, partial, err);
+        ok = read_runs(r, &list, partial, err);
     }
     files_free(&list);
     return ok;

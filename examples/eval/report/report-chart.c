@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double CURVE_HEIGHT      = 260.0;
+static const double CURVE_HEIGHT = 260.0;
 static const double DIFFERENCE_HEIGHT = 150.0;
 static const double MAX_DIFFERENCE =
         1.5; // nats, a factor of 4.5 in perplexity; the axis is cut here
@@ -42,14 +42,14 @@ static double * make_series(struct arena * arena, const struct report * r,
     double *              v = arena_alloc(arena, (4 * (size_t) n + 1) * sizeof(double));
     if (v != NULL) {
         *s = (struct chart_series) { .name = run->name,
-            .label                         = run->label,
-            .color                         = run->color,
-            .dash                          = run->dash,
-            .n                             = n,
-            .x                             = v,
-            .y                             = v + n,
-            .lo                            = v + 2 * n,
-            .hi                            = v + 3 * n };
+            .label = run->label,
+            .color = run->color,
+            .dash = run->dash,
+            .n = n,
+            .x = v,
+            .y = v + n,
+            .lo = v + 2 * n,
+            .hi = v + 3 * n };
         for (int i = 0; i < n; ++i) {
             v[i] = center(r, &run->summary, &l->at[i].range);
         }
@@ -62,7 +62,7 @@ static bool make_curve(struct arena * arena, const struct report * r, const stru
     const struct losses * l = &run->summary.curve;
     double *              v = make_series(arena, r, run, s);
     for (int i = 0; i < l->n && v != NULL; ++i) {
-        v[l->n + i]     = loss_value(&l->at[i], r->params.unit);
+        v[l->n + i] = loss_value(&l->at[i], r->params.unit);
         v[2 * l->n + i] = loss_lo(&l->at[i], r->params.unit);
         v[3 * l->n + i] = loss_hi(&l->at[i], r->params.unit);
     }
@@ -74,7 +74,7 @@ static bool make_difference(struct arena * arena, const struct report * r,
     const int n = run->summary.curve.n;
     double *  v = make_series(arena, r, run, s);
     for (int i = 0; i < n && v != NULL; ++i) {
-        v[n + i]     = pairs[i].difference.value;
+        v[n + i] = pairs[i].difference.value;
         v[2 * n + i] = pairs[i].difference.lo;
         v[3 * n + i] = pairs[i].difference.hi;
     }
@@ -85,7 +85,7 @@ static bool make_difference(struct arena * arena, const struct report * r,
 static bool make_marks(
         struct arena * arena, const struct report_panel * panel, struct chart_panel * p) {
     struct chart_mark * marks = arena_alloc(arena, ((size_t) panel->n + 1) * sizeof(*marks));
-    int                 n     = 0;
+    int                 n = 0;
     for (int i = 0; i < panel->n && marks != NULL; ++i) {
         const double T = (double) panel->runs[i]->summary.extrapolation.trained_length;
         int          k = 0;
@@ -104,7 +104,7 @@ static bool make_marks(
             n++;
         }
     }
-    p->marks   = marks;
+    p->marks = marks;
     p->n_marks = n;
     return marks != NULL;
 }
@@ -127,8 +127,8 @@ static bool make_note(struct arena * arena, const struct report_panel * panel,
         const struct chart_series * series, double y_max, const char ** note) {
     enum { MAX_LINES = 4 };
     char               text[2048] = "", names[512] = "";
-    struct name_series beyond     = { .text = names, .size = sizeof(names) };
-    size_t             n          = 0;
+    struct name_series beyond = { .text = names, .size = sizeof(names) };
+    size_t             n = 0;
     int                n_diverged = 0;
     for (int i = 0; i < panel->n; ++i) {
         bool is_beyond = false;
@@ -184,19 +184,19 @@ static bool make_top(
         x_hi = fmax(x_hi, (double) panel->runs[i]->summary.length + 1.0);
     }
     const bool           contexts = panel->runs[0]->summary.n_contexts > 0;
-    struct chart_panel * top      = &p->panels[0];
-    *top                          = (struct chart_panel) {
-                                 .title    = panel->title,
-                                 .x_label  = contexts ? "context before the targets (tokens)"
-                                                      : "position in the window (tokens seen)",
-                                 .y_label  = report_unit_name(r->params.unit),
-                                 .x_scale  = r->params.log2_x ? CHART_LOG2 : CHART_LINEAR,
-                                 .x_lo     = isfinite(x_lo) ? x_lo : 1.0,
-                                 .x_hi     = x_hi,
-                                 .y_max    = cut_at(curves, panel->n, r->params.unit),
-                                 .height   = CURVE_HEIGHT,
-                                 .series   = curves,
-                                 .n_series = panel->n,
+    struct chart_panel * top = &p->panels[0];
+    *top = (struct chart_panel) {
+        .title = panel->title,
+        .x_label = contexts ? "context before the targets (tokens)"
+                            : "position in the window (tokens seen)",
+        .y_label = report_unit_name(r->params.unit),
+        .x_scale = r->params.log2_x ? CHART_LOG2 : CHART_LINEAR,
+        .x_lo = isfinite(x_lo) ? x_lo : 1.0,
+        .x_hi = x_hi,
+        .y_max = cut_at(curves, panel->n, r->params.unit),
+        .height = CURVE_HEIGHT,
+        .series = curves,
+        .n_series = panel->n,
     };
     return make_marks(p->arena, panel, top) &&
            make_note(p->arena, panel, curves, top->y_max, &top->note);
@@ -205,12 +205,12 @@ static bool make_top(
 static bool make_bottom(
         struct panel_chart * p, const struct report * r, const struct report_panel * panel) {
     const struct report_run * base = panel->runs[panel->baseline];
-    struct chart_panel *      top  = &p->panels[0];
+    struct chart_panel *      top = &p->panels[0];
     struct chart_series * series = arena_alloc(p->arena, ((size_t) panel->n + 1) * sizeof(*series));
     struct chart_mark * marks = arena_alloc(p->arena, ((size_t) top->n_marks + 1) * sizeof(*marks));
     char *              title = arena_alloc(p->arena, strlen(base->label) + 64);
-    int                 n     = 0;
-    bool                ok    = series != NULL && marks != NULL && title != NULL;
+    int                 n = 0;
+    bool                ok = series != NULL && marks != NULL && title != NULL;
 
     for (int i = 0; i < panel->n && ok; ++i) {
         struct paired * pairs = i == panel->baseline
@@ -228,20 +228,20 @@ static bool make_bottom(
         marks[k].x = top->marks[k].x;
     }
     sprintf(title, "difference from %s; below 0: better", base->label);
-    p->panels[1]            = *top;
-    p->panels[1].title      = title;
-    p->panels[1].y_label    = r->params.unit == LOSS_BPB ? "bits per byte" : "nats per token";
-    p->panels[1].zero       = base->name;
+    p->panels[1] = *top;
+    p->panels[1].title = title;
+    p->panels[1].y_label = r->params.unit == LOSS_BPB ? "bits per byte" : "nats per token";
+    p->panels[1].zero = base->name;
     p->panels[1].zero_label = base->label;
-    p->panels[1].y_min      = -MAX_DIFFERENCE;
-    p->panels[1].y_max      = MAX_DIFFERENCE;
-    p->panels[1].height     = DIFFERENCE_HEIGHT;
-    p->panels[1].note       = NULL;
-    p->panels[1].series     = series;
-    p->panels[1].n_series   = n;
-    p->panels[1].marks      = marks;
-    p->stack.n_panels       = 2;
-    top->x_label            = NULL; // below the lower panel
+    p->panels[1].y_min = -MAX_DIFFERENCE;
+    p->panels[1].y_max = MAX_DIFFERENCE;
+    p->panels[1].height = DIFFERENCE_HEIGHT;
+    p->panels[1].note = NULL;
+    p->panels[1].series = series;
+    p->panels[1].n_series = n;
+    p->panels[1].marks = marks;
+    p->stack.n_panels = 2;
+    top->x_label = NULL; // below the lower panel
     return true;
 }
 
@@ -300,11 +300,11 @@ bool report_write_chart(const struct report * r, int first, int n, bool is_file,
     struct chart_stack *  stacks = calloc((size_t) n + 1, sizeof(*stacks));
     char                  text[256];
     int                   made = 0;
-    bool                  ok   = charts != NULL && stacks != NULL;
+    bool                  ok = charts != NULL && stacks != NULL;
 
     while (ok && made < n) {
         charts[made] = panel_chart_new(r, &r->panels[first + made]);
-        ok           = charts[made] != NULL;
+        ok = charts[made] != NULL;
         if (ok) {
             if (!is_file) { // a heading of the page
                 charts[made]->panels[0].title = NULL;
@@ -314,11 +314,11 @@ bool report_write_chart(const struct report * r, int first, int n, bool is_file,
         }
     }
     const struct chart chart = {
-        .title       = is_file ? title(r->params.unit) : NULL,
-        .subtitle    = is_file ? report_subtitle(r, text, sizeof(text)) : NULL,
-        .stacks      = stacks,
-        .n_stacks    = n,
-        .n_across    = 2,
+        .title = is_file ? title(r->params.unit) : NULL,
+        .subtitle = is_file ? report_subtitle(r, text, sizeof(text)) : NULL,
+        .stacks = stacks,
+        .n_stacks = n,
+        .n_across = 2,
         .panel_width = is_file ? 430.0 : 600.0,
     };
     ok = ok && (is_file ? chart_write_svg(&chart, out) : chart_write_element(&chart, out));

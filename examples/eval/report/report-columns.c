@@ -11,7 +11,7 @@
 
 const char * report_count(int64_t x, char text[32]) {
     char      digits[24];
-    const int n   = snprintf(digits, sizeof(digits), "%" PRId64, x);
+    const int n = snprintf(digits, sizeof(digits), "%" PRId64, x);
     int       out = 0;
     for (int i = 0; i < n; ++i) {
         text[out++] = digits[i];
@@ -28,10 +28,10 @@ int report_decimals(enum loss_unit unit, double x) {
 }
 
 void report_loss(const struct loss * l, enum loss_unit unit, char * text, size_t size) {
-    const double value      = loss_value(l, unit);
-    const double half       = 0.5 * (loss_hi(l, unit) - loss_lo(l, unit));
-    const bool   is_large   = fabs(value) >= 1e6;
-    const int    decimals   = is_large ? 3 : report_decimals(unit, value);
+    const double value = loss_value(l, unit);
+    const double half = 0.5 * (loss_hi(l, unit) - loss_lo(l, unit));
+    const bool   is_large = fabs(value) >= 1e6;
+    const int    decimals = is_large ? 3 : report_decimals(unit, value);
     char         number[48] = "", interval[48] = "", diverged[32] = "";
 
     if (!isfinite(value)) {
@@ -140,13 +140,13 @@ const char * report_unit_name(enum loss_unit unit) {
 }
 
 enum {
-    CSV     = REPORT_CSV_BUCKETS | REPORT_CSV_PREFIX,
-    RANGE   = REPORT_JSON_TOTAL | REPORT_JSON_BUCKETS | REPORT_CSV_BUCKETS,
-    PREFIX  = REPORT_JSON_PREFIX | REPORT_CSV_PREFIX,
-    ALL     = RANGE | PREFIX,
+    CSV = REPORT_CSV_BUCKETS | REPORT_CSV_PREFIX,
+    RANGE = REPORT_JSON_TOTAL | REPORT_JSON_BUCKETS | REPORT_CSV_BUCKETS,
+    PREFIX = REPORT_JSON_PREFIX | REPORT_CSV_PREFIX,
+    ALL = RANGE | PREFIX,
     BUCKETS = REPORT_CSV_BUCKETS,
-    TOTAL   = REPORT_JSON_TOTAL,
-    TABLE   = REPORT_TABLE_TOTAL,
+    TOTAL = REPORT_JSON_TOTAL,
+    TABLE = REPORT_TABLE_TOTAL,
 };
 
 // clang-format off

@@ -25,12 +25,12 @@ struct report_row {
 
 // Where a column appears.
 enum {
-    REPORT_JSON_TOTAL   = 1 << 0,
+    REPORT_JSON_TOTAL = 1 << 0,
     REPORT_JSON_BUCKETS = 1 << 1,
-    REPORT_JSON_PREFIX  = 1 << 2,
-    REPORT_CSV_BUCKETS  = 1 << 3,
-    REPORT_CSV_PREFIX   = 1 << 4,
-    REPORT_TABLE_TOTAL  = 1 << 5, // the table "Overall", in which columns are rows
+    REPORT_JSON_PREFIX = 1 << 2,
+    REPORT_CSV_BUCKETS = 1 << 3,
+    REPORT_CSV_PREFIX = 1 << 4,
+    REPORT_TABLE_TOTAL = 1 << 5, // the table "Overall", in which columns are rows
 };
 
 struct report_column {

@@ -217,7 +217,7 @@ static void write_windows(struct json_writer * w, const struct report_run * run)
     json_array(w, "windows");
     for (int64_t i = 0; i < s->n_windows; ++i) {
         const struct score_window * window = &run->scores.windows[i];
-        double                      nll    = 0.0;
+        double                      nll = 0.0;
         int64_t                     tokens = 0;
         for (int64_t t = 1; t <= window->n_targets; ++t) {
             if (window->flags[t - 1] & SCORE_COUNTED) {

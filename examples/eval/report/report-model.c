@@ -48,7 +48,7 @@ static bool make_panels(struct report * r, struct lrnn_error * err) {
             panel->runs = arena_alloc(r->arena, (size_t) r->n_runs * sizeof(*panel->runs));
             panel->comparisons =
                     arena_alloc(r->arena, (size_t) r->n_runs * sizeof(*panel->comparisons));
-            panel->bytes   = arena_alloc(r->arena, (size_t) r->n_runs * sizeof(*panel->bytes));
+            panel->bytes = arena_alloc(r->arena, (size_t) r->n_runs * sizeof(*panel->bytes));
             panel->refused = arena_alloc(r->arena, (size_t) r->n_runs * sizeof(*panel->refused));
             if (panel->runs == NULL || panel->comparisons == NULL || panel->bytes == NULL ||
                     panel->refused == NULL) {
@@ -56,7 +56,7 @@ static bool make_panels(struct report * r, struct lrnn_error * err) {
             }
         }
         panel->runs[panel->n++] = &r->runs[i];
-        r->runs[i].panel        = p;
+        r->runs[i].panel = p;
     }
     return true;
 }
@@ -64,7 +64,7 @@ static bool make_panels(struct report * r, struct lrnn_error * err) {
 // Panels of one data set are told apart by what differs.
 static bool name_panels(struct report * r, struct lrnn_error * err) {
     for (int p = 0; p < r->n_panels; ++p) {
-        const struct score_meta * m      = &r->panels[p].runs[0]->scores.meta;
+        const struct score_meta * m = &r->panels[p].runs[0]->scores.meta;
         bool                      unique = true;
         char                      title[DATASET_TITLE_SIZE], other[DATASET_TITLE_SIZE];
         dataset_title(m->dataset, m->files, title);
@@ -90,7 +90,7 @@ static bool name_runs(struct report * r, struct lrnn_error * err) {
     for (int p = 0; p < r->n_panels; ++p) {
         struct report_panel * panel = &r->panels[p];
         for (int i = 0; i < panel->n; ++i) {
-            const struct score_meta * m         = &panel->runs[i]->scores.meta;
+            const struct score_meta * m = &panel->runs[i]->scores.meta;
             int                       same_name = 0, same_file = 0;
             for (int j = 0; j < panel->n; ++j) {
                 const struct score_meta * o = &panel->runs[j]->scores.meta;
@@ -143,8 +143,8 @@ static bool label_runs(struct report * r, struct lrnn_error * err) {
         }
         for (int i = 0; i < panel->n; ++i) {
             const char * name = panel->runs[i]->name;
-            const size_t n    = strlen(name);
-            const bool   cut  = panel->n > 1 && n > CHART_LABEL_CHARS && head + tail < n;
+            const size_t n = strlen(name);
+            const bool   cut = panel->n > 1 && n > CHART_LABEL_CHARS && head + tail < n;
             char         label[4 * CHART_LABEL_CHARS + 4];
             const char * rest =
                     !cut ? name
@@ -202,9 +202,9 @@ static void color_many(struct report * r) {
         while (strcmp(r->runs[k].scores.meta.model, r->runs[i].scores.meta.model) != 0) {
             k++;
         }
-        const int style  = k < i ? r->runs[k].color : n_styles++;
+        const int style = k < i ? r->runs[k].color : n_styles++;
         r->runs[i].color = style;
-        r->runs[i].dash  = style / CHART_COLORS % CHART_DASHES;
+        r->runs[i].dash = style / CHART_COLORS % CHART_DASHES;
     }
 }
 
@@ -213,18 +213,18 @@ static void color_many(struct report * r) {
 static void color_runs(struct report * r) {
     int n_colors = 0;
     for (int i = 0; i < r->n_runs; ++i) {
-        struct report_run * run     = &r->runs[i];
-        const char *        name    = run->scores.meta.model;
-        const size_t        stem    = stem_length(name);
+        struct report_run * run = &r->runs[i];
+        const char *        name = run->scores.meta.model;
+        const size_t        stem = stem_length(name);
         int                 n_alike = 0; // variants that are also quantized, or also not
-        bool                done    = false;
-        run->color                  = -1;
+        bool                done = false;
+        run->color = -1;
         for (int j = 0; j < i && !done; ++j) {
             const struct report_run * o = &r->runs[j];
             if (strcmp(o->scores.meta.model, name) == 0) { // in another panel
                 run->color = o->color;
-                run->dash  = o->dash;
-                done       = true;
+                run->dash = o->dash;
+                done = true;
             } else if (stem_length(o->scores.meta.model) == stem &&
                        strncmp(o->scores.meta.model, name, stem) == 0) {
                 run->color = o->color;
@@ -256,25 +256,25 @@ static int64_t trained_length_of(const struct report * r, const struct report_ru
 static bool summarize_panel(
         struct report * r, struct report_panel * panel, struct lrnn_error * err) {
     int64_t * lengths = arena_alloc(r->arena, ((size_t) panel->n + 1) * sizeof(*lengths));
-    int64_t   bucket  = INT64_MAX; // that suits all runs
+    int64_t   bucket = INT64_MAX; // that suits all runs
     if (lengths == NULL) {
         return out_of_memory(err);
     }
     for (int i = 0; i < panel->n; ++i) {
-        lengths[i]      = trained_length_of(r, panel->runs[i]);
+        lengths[i] = trained_length_of(r, panel->runs[i]);
         const int64_t b = ranges_default_bucket(panel->runs[i]->scores.meta.window, lengths[i]);
-        bucket          = b < bucket ? b : bucket;
+        bucket = b < bucket ? b : bucket;
     }
     panel->bucket = r->params.bucket >= 0 ? r->params.bucket : bucket;
 
     const struct summary_params params = {
-        .bucket         = panel->bucket,
+        .bucket = panel->bucket,
         .trained_length = r->params.trained_length,
-        .tolerance      = r->params.tolerance,
-        .log2_curve     = r->params.log2_x,
-        .smooth         = r->params.smooth,
-        .lengths        = lengths,
-        .n_lengths      = panel->n,
+        .tolerance = r->params.tolerance,
+        .log2_curve = r->params.log2_x,
+        .smooth = r->params.smooth,
+        .lengths = lengths,
+        .n_lengths = panel->n,
     };
     for (int i = 0; i < panel->n; ++i) {
         if (!summary_make(&panel->runs[i]->scores, &params, &panel->runs[i]->summary, err)) {
@@ -311,7 +311,7 @@ static bool find_baselines(struct report * r, struct lrnn_error * err) {
 
 static bool compare_with_baseline(
         struct report * r, struct report_panel * panel, int i, struct lrnn_error * err) {
-    const struct report_run * base  = panel->runs[panel->baseline];
+    const struct report_run * base = panel->runs[panel->baseline];
     const struct report_run * other = panel->runs[i];
     bool                      bytes_only;
     struct lrnn_error         why;
@@ -323,16 +323,16 @@ static bool compare_with_baseline(
                 base->summary.extrapolation.trained_length,
                 other->summary.extrapolation.trained_length, &panel->bytes[i], &why)) {
         panel->bytes[i].bytes = 0;
-        panel->refused[i]     = arena_print(r->arena, "%s", why.text);
+        panel->refused[i] = arena_print(r->arena, "%s", why.text);
         return panel->refused[i] != NULL || out_of_memory(err);
     }
     return true;
 }
 
 bool report_read(const struct report_params * params, struct report * r, struct lrnn_error * err) {
-    *r      = (struct report) { .params = *params, .arena = arena_new() };
+    *r = (struct report) { .params = *params, .arena = arena_new() };
     bool ok = r->arena != NULL || out_of_memory(err);
-    ok      = ok && report_find_runs(r, params->paths, params->n_paths, params->partial, err) &&
+    ok = ok && report_find_runs(r, params->paths, params->n_paths, params->partial, err) &&
          make_panels(r, err) && name_panels(r, err) && name_runs(r, err) && label_runs(r, err);
     if (ok) {
         color_runs(r);
@@ -418,7 +418,7 @@ static bool has_warning(const struct summary * s, const char * text) {
 const char * report_warning(const struct report_panel * panel, int i, char * names, size_t size) {
     for (int run = 0; run < panel->n; ++run) {
         for (int k = 0; k < panel->runs[run]->summary.n_warnings; ++k) {
-            const char * text  = panel->runs[run]->summary.warnings[k];
+            const char * text = panel->runs[run]->summary.warnings[k];
             bool         known = false;
             for (int j = 0; j < run; ++j) {
                 known |= has_warning(&panel->runs[j]->summary, text);
@@ -427,7 +427,7 @@ const char * report_warning(const struct report_panel * panel, int i, char * nam
                 continue;
             }
             struct name_series list = { .text = names, .size = size };
-            names[0]                = '\0';
+            names[0] = '\0';
             for (int j = run; j < panel->n; ++j) {
                 if (has_warning(&panel->runs[j]->summary, text)) {
                     name_series_add(&list, panel->runs[j]->label);

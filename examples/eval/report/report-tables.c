@@ -69,7 +69,7 @@ static struct table * make_overview(const struct report_panel * panel, struct ar
         table_set(g, row, 0, "%s", c->title);
         for (int i = 0; i < panel->n; ++i) {
             const struct report_run * run = panel->runs[i];
-            const struct report_row   at  = { .run = run, .loss = &run->summary.total.at[0] };
+            const struct report_row   at = { .run = run, .loss = &run->summary.total.at[0] };
             char                      text[160];
             table_set(g, row, i + 1, "%s", report_column_show(c, &at, text, sizeof(text)));
         }
@@ -153,7 +153,7 @@ static const struct losses * longest(const struct report_panel * panel, bool pre
     for (int i = 0; i < panel->n; ++i) {
         const struct summary * s = &panel->runs[i]->summary;
         const struct losses *  f = prefixes ? &s->prefixes : &s->buckets;
-        most                     = most == NULL || f->n > most->n ? f : most;
+        most = most == NULL || f->n > most->n ? f : most;
     }
     return most;
 }
@@ -166,8 +166,8 @@ static int64_t row_end(const struct loss * f, bool prefixes, bool contexts) {
 static void set_rules(struct table * g, const struct report_panel * panel,
         const struct losses * rows, const int * shown, int n, bool prefixes) {
     for (int i = 0; i < panel->n; ++i) {
-        const struct summary * s   = &panel->runs[i]->summary;
-        const int64_t          T   = s->extrapolation.trained_length;
+        const struct summary * s = &panel->runs[i]->summary;
+        const int64_t          T = s->extrapolation.trained_length;
         int                    row = 0;
         char                   buf[32];
         while (row < n && row_end(&rows->at[shown[row]], prefixes, s->n_contexts > 0) <= T) {
@@ -182,10 +182,10 @@ static void set_rules(struct table * g, const struct report_panel * panel,
 static void fill_rows(const struct report * r, const struct report_panel * panel, bool prefixes,
         struct table * g, const struct losses * rows, const int * shown, int n) {
     const bool   contexts = panel->runs[0]->summary.n_contexts > 0;
-    struct judge judge    = judge_new(r, panel, prefixes);
+    struct judge judge = judge_new(r, panel, prefixes);
 
     for (int k = 0; k < n; ++k) {
-        const struct loss * at   = &rows->at[shown[k]];
+        const struct loss * at = &rows->at[shown[k]];
         const int           best = judge_row(&judge, shown[k]);
         char                end[32];
         if (prefixes || contexts) {
@@ -208,9 +208,9 @@ static void fill_rows(const struct report * r, const struct report_panel * panel
 
 static struct table * make_lengths(const struct report * r, const struct report_panel * panel,
         bool prefixes, struct arena * a) {
-    const struct losses * rows     = longest(panel, prefixes);
+    const struct losses * rows = longest(panel, prefixes);
     const bool            contexts = panel->runs[0]->summary.n_contexts > 0;
-    const int             every    = (rows->n + MAX_ROWS - 1) / MAX_ROWS;
+    const int             every = (rows->n + MAX_ROWS - 1) / MAX_ROWS;
     int                   shown[MAX_ROWS + 1];
     int                   n = 0;
 
@@ -238,7 +238,7 @@ static struct table * make_lengths(const struct report * r, const struct report_
 
 static struct table * make_extrapolation(const struct report_panel * panel, struct arena * a) {
     int  most = 0; // doublings of the trained length
-    bool any  = false;
+    bool any = false;
     for (int i = 0; i < panel->n; ++i) {
         const struct extrapolation * e = &panel->runs[i]->summary.extrapolation;
         any |= e->inside >= 0;
@@ -291,7 +291,7 @@ static struct table * make_extrapolation(const struct report_panel * panel, stru
 static void add_paired(struct table * g, const char * name, const char * where,
         const struct paired * p, bool nats) {
     const double value = stats_p_value(&p->difference);
-    const int    row   = g != NULL ? g->n_rows : 0;
+    const int    row = g != NULL ? g->n_rows : 0;
     table_set(g, row, 0, "%s", name);
     table_set(g, row, 1, "%s", where);
     set_difference(g, row, 2, &p->difference);
@@ -307,13 +307,13 @@ static void add_paired(struct table * g, const char * name, const char * where,
 static struct table * make_comparisons(const struct report_panel * panel, struct arena * a) {
     static const char * const HEAD[] = { "model", "targets", "difference", "ratio of ppl",
         "windows won", "p" };
-    struct table *            g      = table_new(a, 2 * panel->n, sizeof(HEAD) / sizeof(HEAD[0]));
+    struct table *            g = table_new(a, 2 * panel->n, sizeof(HEAD) / sizeof(HEAD[0]));
     int                       n_buckets = 0;
 
     table_head(g, HEAD);
     for (int i = 0; i < panel->n; ++i) {
-        const struct comparison *      c    = &panel->comparisons[i];
-        const struct byte_comparison * b    = &panel->bytes[i];
+        const struct comparison *      c = &panel->comparisons[i];
+        const struct byte_comparison * b = &panel->bytes[i];
         const char *                   name = panel->runs[i]->name;
         if (c->base != NULL) {
             char where[64], buf[32];
@@ -357,14 +357,14 @@ static struct table * make_composition(const struct report_panel * panel, struct
         return NULL;
     }
     const int      every = (s->buckets.n + MAX_ROWS / 4 - 1) / (MAX_ROWS / 4);
-    const int      n     = s->n_sources + 1;
-    struct table * g     = table_new(a, (s->buckets.n + every - 1) / every + 1, n + 1);
-    const char *   p     = s->meta.sources;
+    const int      n = s->n_sources + 1;
+    struct table * g = table_new(a, (s->buckets.n + every - 1) / every + 1, n + 1);
+    const char *   p = s->meta.sources;
 
     table_set(g, 0, 0, "position");
     for (int k = 0; k < n; ++k) {
         const size_t length = strcspn(p, "\t");
-        const bool   named  = k < s->n_sources;
+        const bool   named = k < s->n_sources;
         table_set(g, 0, k + 1, "%.*s", named ? (int) length : 4, named ? p : "none");
         p += length + (p[length] == '\t');
     }
@@ -394,9 +394,9 @@ static struct table * make_composition(const struct report_panel * panel, struct
 
 // One row per bucket in which a state of any model was measured.
 static struct table * make_norms(const struct report_panel * panel, struct arena * a) {
-    const struct losses * rows     = longest(panel, false);
+    const struct losses * rows = longest(panel, false);
     const bool            contexts = panel->runs[0]->summary.n_contexts > 0;
-    struct table * g   = table_of_models(panel, a, rows->n + 1, contexts ? "context" : "position");
+    struct table * g = table_of_models(panel, a, rows->n + 1, contexts ? "context" : "position");
     int            row = 1;
     for (int b = 0; b < rows->n; ++b) {
         bool any = false;
@@ -424,7 +424,7 @@ static struct table * make_norms(const struct report_panel * panel, struct arena
 int report_make_tables(const struct report * r, const struct report_panel * panel, struct arena * a,
         struct table * tables[REPORT_MAX_TABLES]) {
     const bool           contexts = panel->runs[0]->summary.n_contexts > 0;
-    struct table * const made[]   = {
+    struct table * const made[] = {
         contexts ? NULL : make_lengths(r, panel, true, a),
         make_lengths(r, panel, false, a),
         make_extrapolation(panel, a),

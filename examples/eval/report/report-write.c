@@ -46,8 +46,8 @@ static bool print_panel(const struct report * r, const struct report_panel * pan
         const struct report_screen * screen, FILE * out) {
     struct table * tables[REPORT_MAX_TABLES];
     struct arena * arena = arena_new();
-    const int      n     = arena != NULL ? report_make_tables(r, panel, arena, tables) : -1;
-    bool           ok    = n >= 0;
+    const int      n = arena != NULL ? report_make_tables(r, panel, arena, tables) : -1;
+    bool           ok = n >= 0;
 
     if (ok) {
         print_heading(panel, screen, out);
@@ -126,14 +126,14 @@ static bool write_csv(const struct report * r, int in, FILE * out) {
     csv_row(out, in, NULL);
     for (int k = 0; k < r->n_runs; ++k) {
         const struct report_run * run = &r->runs[k];
-        const struct summary *    s   = &run->summary;
-        const struct losses *     l   = in == REPORT_CSV_PREFIX ? &s->prefixes : &s->buckets;
+        const struct summary *    s = &run->summary;
+        const struct losses *     l = in == REPORT_CSV_PREFIX ? &s->prefixes : &s->buckets;
         for (int i = 0; i < l->n; ++i) {
             const struct report_row row = {
-                .run   = run,
+                .run = run,
                 .panel = r->panels[run->panel].title,
-                .loss  = &l->at[i],
-                .norm  = l == &s->buckets ? summary_norm(s, i) : NULL,
+                .loss = &l->at[i],
+                .norm = l == &s->buckets ? summary_norm(s, i) : NULL,
             };
             csv_row(out, in, &row);
         }
@@ -224,7 +224,7 @@ static void write_provenance(const struct report_run * run, FILE * out) {
     fputs("</summary>\n<dl>\n", out);
     for (int i = 0; (f = report_fact_at(i)) != NULL; ++i) {
         const char *  text = report_fact_text(f, run);
-        const int64_t x    = report_fact_int(f, run);
+        const int64_t x = report_fact_int(f, run);
         if (f->title == NULL) {
             continue;
         }

@@ -98,7 +98,7 @@ static bool is_control(uint32_t cp) {
 static int put_char(const char ** p, const char * end, bool utf8, FILE * out) {
     uint32_t     cp = 0;
     int          bad;
-    const int    n     = utf8_decode(*p, end, &cp, &bad);
+    const int    n = utf8_decode(*p, end, &cp, &bad);
     const char * ascii = n == 0 || is_control(cp) ? "?" : utf8 ? NULL : ascii_of(cp);
 
     if (out != NULL) {
@@ -141,11 +141,11 @@ static void put_field(const char * text, int width, bool left, bool utf8, FILE *
 void text_write_wrapped(const char * text, int at, int columns, int indent, bool utf8, FILE * out) {
     bool is_first = true; // word of a line
     for (const char * p = text; *p != '\0';) {
-        const size_t n     = strcspn(p, " \n");
+        const size_t n = strcspn(p, " \n");
         const int    width = put_text(p, n, utf8, NULL);
         if (!is_first && at + 1 + width > columns) {
             fprintf(out, "\n%*s", indent, "");
-            at       = indent;
+            at = indent;
             is_first = true;
         }
         if (!is_first) {
@@ -166,7 +166,7 @@ void text_write_wrapped(const char * text, int at, int columns, int indent, bool
 }
 
 static void write_rule(int width, const char * word, bool utf8, FILE * out) {
-    const int n  = width_of(word, utf8);
+    const int n = width_of(word, utf8);
     int       at = 0;
     for (; at < 2; ++at) {
         putc('-', out);
@@ -196,7 +196,7 @@ static void write_row(const struct table * t, int row, const int * widths, int f
 static void write_trimmed(const struct table * t, int row, const int * widths, int first, int end,
         bool utf8, FILE * out) {
     char * line = NULL;
-    size_t n    = 0;
+    size_t n = 0;
     FILE * file = open_memstream(&line, &n);
     if (file != NULL) {
         write_row(t, row, widths, first, end, utf8, file);
@@ -233,11 +233,11 @@ void table_write_text(const struct table * t, int columns, bool utf8, FILE * out
     for (int c = 0; c < t->n_cols; ++c) {
         for (int row = 0; row < t->n_rows; ++row) {
             const int n = width_of(t->cells[row * t->n_cols + c], utf8);
-            widths[c]   = n > widths[c] ? n : widths[c];
+            widths[c] = n > widths[c] ? n : widths[c];
         }
         // any column must fit next to the first
         const int most = c == 0 ? columns / 3 : columns - 2 - widths[0];
-        widths[c]      = widths[c] > most ? most : widths[c];
+        widths[c] = widths[c] > most ? most : widths[c];
     }
     text_write_wrapped(t->title, 0, columns, 0, utf8, out);
     for (int first = 1; first < t->n_cols || first == 1;) {
@@ -278,7 +278,7 @@ void table_write_html(const struct table * t, FILE * out) {
         fputs("<tr>", out);
         for (int c = 0; c < t->n_cols; ++c) {
             const char * cell = t->cells[row * t->n_cols + c];
-            const char * tag  = row == 0 || c == 0 ? "th" : "td";
+            const char * tag = row == 0 || c == 0 ? "th" : "td";
             const bool   best = row > 0 && cell != NULL && strlen(cell) > 2 &&
                               strcmp(cell + strlen(cell) - 2, " *") == 0;
             fprintf(out, "<%s%s>", tag, best ? " class=\"best\"" : "");

@@ -22,7 +22,7 @@ const char * model_type(const struct lrnn_model * model, int64_t * n_parameters)
             t++;
         }
         if (t == n_types && n_types < TYPES_MAX) {
-            types[n_types]    = tensor.type;
+            types[n_types] = tensor.type;
             counts[n_types++] = 0;
         }
         if (t < n_types) {
@@ -40,16 +40,16 @@ const char * model_type(const struct lrnn_model * model, int64_t * n_parameters)
 static bool hash_file(
         const char * path, bool (*stop)(void), char hex[65], struct lrnn_error * err) {
     enum { SIZE = 1 << 20 };
-    FILE *        file    = fopen(path, "rb");
-    char *        data    = malloc(SIZE);
-    bool          ok      = file != NULL && data != NULL;
+    FILE *        file = fopen(path, "rb");
+    char *        data = malloc(SIZE);
+    bool          ok = file != NULL && data != NULL;
     bool          stopped = false;
     struct sha256 sha;
     sha256_begin(&sha);
     for (size_t n = 1; ok && n > 0 && !stopped;) {
         n = fread(data, 1, SIZE, file);
         sha256_add(&sha, data, n);
-        ok      = !ferror(file);
+        ok = !ferror(file);
         stopped = stop != NULL && stop();
     }
     if (stopped) {

@@ -83,9 +83,9 @@ static bool save_partial(const struct score_params * params, const struct score_
     bool ok = put(&w, &header, sizeof(header), err);
     for (int64_t s = 0; s < g->n && ok; ++s) {
         const struct score_slot * slot = &g->slots[s];
-        const struct slot_header  h    = { slot->window.n_tokens, slot->at,
-                lrnn_seq_length(session, (int32_t) s) > 0 };
-        ok                             = put(&w, &h, sizeof(h), err) &&
+        const struct slot_header  h = { slot->window.n_tokens, slot->at,
+             lrnn_seq_length(session, (int32_t) s) > 0 };
+        ok = put(&w, &h, sizeof(h), err) &&
              put(&w, slot->nll, n_found(slot) * sizeof(*slot->nll), err) &&
              put(&w, slot->flags, n_found(slot), err);
         if (params->state_norm) {
@@ -94,7 +94,7 @@ static bool save_partial(const struct score_params * params, const struct score_
         }
     }
     const uint64_t sum = w.sum;
-    ok                 = ok && put(&w, &sum, sizeof(sum), err);
+    ok = ok && put(&w, &sum, sizeof(sum), err);
     if (!ok) {
         atomic_file_cancel(&w.file);
         return false;
@@ -155,7 +155,7 @@ static bool load_partial(const struct score_params * params, struct score_group 
                 h.at > h.n_tokens) {
             return error_set(err, LRNN_ERROR_BAD_FILE, "damaged");
         }
-        slot->at     = h.at;
+        slot->at = h.at;
         has_state[s] = h.has_state != 0;
         if (!get(r, slot->nll, n_found(slot) * sizeof(*slot->nll)) ||
                 !get(r, slot->flags, n_found(slot))) {
@@ -200,7 +200,7 @@ enum score_checkpoint score_checkpoint_load(const struct score_params * params,
         return CHECKPOINT_NONE;
     }
     bool *     has_state = calloc((size_t) g->n, sizeof(*has_state));
-    const bool ok        = has_state != NULL && load_partial(params, g, &r, has_state, &why) &&
+    const bool ok = has_state != NULL && load_partial(params, g, &r, has_state, &why) &&
                     load_states(params, g, session, has_state, &why);
     free(has_state);
     fclose(r.file);
@@ -208,7 +208,7 @@ enum score_checkpoint score_checkpoint_load(const struct score_params * params,
         error_set(err, why.kind, "%s: %s", path, why.text);
         g->n_calls = 0;
         for (int64_t s = 0; s < g->n; ++s) {
-            g->slots[s].at      = 0;
+            g->slots[s].at = 0;
             g->slots[s].n_norms = 0;
             lrnn_seq_reset(session, (int32_t) s, NULL);
         }
@@ -221,7 +221,7 @@ enum score_checkpoint score_checkpoint_load(const struct score_params * params,
 static int64_t newest_calls(const struct score_params * params, int64_t first) {
     char          path[PATH_SIZE];
     struct header header = { .n_calls = -1 };
-    FILE *        file   = partial_path(params, first, path, NULL) ? fopen(path, "rb") : NULL;
+    FILE *        file = partial_path(params, first, path, NULL) ? fopen(path, "rb") : NULL;
     if (file != NULL) {
         if (fread(&header, sizeof(header), 1, file) != 1) {
             header.n_calls = -1;
@@ -241,8 +241,8 @@ void score_checkpoint_clean(const struct score_params * params, int64_t first) {
     snprintf(keep_partial, sizeof(keep_partial), "%" PRId64 ".partial", first);
     snprintf(keep_states, sizeof(keep_states), "%" PRId64 ".%" PRId64 ".", first, n_calls);
     for (const struct dirent * entry; (entry = readdir(dir)) != NULL;) {
-        const char * name     = entry->d_name;
-        const size_t n        = strlen(name);
+        const char * name = entry->d_name;
+        const size_t n = strlen(name);
         const bool   is_state = n > 6 && strcmp(name + n - 6, ".state") == 0;
         // temporary names have something after these endings
         const bool is_ours = strspn(name, "0123456789") > 0 &&

@@ -83,7 +83,7 @@ struct score_window {
 
 enum {
     SCORE_COUNTED = 1 << 0, // a target; otherwise the token is only context
-    SCORE_TOP1    = 1 << 1, // the model's most likely token
+    SCORE_TOP1 = 1 << 1,    // the model's most likely token
 };
 
 // The windows first … end − 1 of a shard: whole groups, distributed evenly.
@@ -142,9 +142,9 @@ bool score_first_token_bytes(const struct scores * scores, int64_t window, int64
 enum {
     SCORE_PREFIX_SIZE = 16, // magic, version, size of the text
     SCORE_DIGEST_SIZE = 32,
-    SCORE_MAX_TEXT    = 64 << 20,
+    SCORE_MAX_TEXT = 64 << 20,
     SCORE_MAX_TARGETS = 1 << 28, // keeps a body below 4 GiB
-    SCORE_MAX_SHARDS  = 1 << 20,
+    SCORE_MAX_SHARDS = 1 << 20,
 };
 
 // Returns the header of a file: prefix, text, digest. To be freed; NULL: out of memory.

@@ -9,7 +9,7 @@
 #include <string.h>
 
 static const char     MAGIC[8] = { 'L', 'R', 'N', 'N', '-', 'N', 'L', 'L' };
-static const uint32_t VERSION  = 1;
+static const uint32_t VERSION = 1;
 
 enum key_type { KEY_TEXT, KEY_INT, KEY_BOOL };
 
@@ -80,7 +80,7 @@ static size_t escape(const char * text, char * out) {
         const char * mark = strchr("\n\r\\", *text);
         if (mark != NULL) {
             if (out != NULL) {
-                out[n]     = '\\';
+                out[n] = '\\';
                 out[n + 1] = *text == '\n' ? 'n' : *text == '\r' ? 'r' : '\\';
             }
             n += 2;
@@ -145,10 +145,10 @@ static size_t write_text(const struct score_meta * meta, char * out) {
 }
 
 char * score_header_new(const struct score_meta * meta, size_t * size) {
-    const size_t used   = write_text(meta, NULL);
+    const size_t used = write_text(meta, NULL);
     const size_t n_text = (used + 7) / 8 * 8;
-    *size               = SCORE_PREFIX_SIZE + n_text + SCORE_DIGEST_SIZE;
-    char * header       = malloc(*size);
+    *size = SCORE_PREFIX_SIZE + n_text + SCORE_DIGEST_SIZE;
+    char * header = malloc(*size);
     if (header == NULL) {
         return NULL;
     }
@@ -226,7 +226,7 @@ static bool parse_value(const char * file, const struct key * key, char * value,
         return true;
     }
     char * end;
-    errno                  = 0;
+    errno = 0;
     const long long number = strtoll(value, &end, 10);
     if (errno != 0 || end == value || *end != '\0' || number < key->min || number > key->max) {
         return error_set(err, LRNN_ERROR_BAD_FILE,
@@ -244,14 +244,14 @@ bool score_meta_parse(const char * file, char * text, size_t size, struct score_
         return error_set(
                 err, LRNN_ERROR_BAD_FILE, "%s: the header text contains a zero byte", file);
     }
-    char * p         = text;
-    char * end       = text + size;
-    meta->probe      = "";
+    char * p = text;
+    char * end = text + size;
+    meta->probe = "";
     meta->cache_type = "";
     for (int i = 0, line_number = 1; i < N_KEYS; ++i) {
         const size_t n_name = strlen(KEYS[i].name);
-        char *       line   = p;
-        char *       stop   = memchr(p, '\n', (size_t) (end - p));
+        char *       line = p;
+        char *       stop = memchr(p, '\n', (size_t) (end - p));
         if (stop == NULL || (size_t) (stop - line) <= n_name ||
                 memcmp(line, KEYS[i].name, n_name) != 0 || line[n_name] != ' ') {
             if (KEYS[i].optional) {
@@ -263,7 +263,7 @@ bool score_meta_parse(const char * file, char * text, size_t size, struct score_
                     n_shown < 40 ? n_shown : 40, line, KEYS[i].name);
         }
         *stop = '\0';
-        p     = stop + 1;
+        p = stop + 1;
         line_number++;
         if (!parse_value(file, &KEYS[i], line + n_name + 1, meta, err)) {
             return false;
@@ -313,8 +313,8 @@ const char * score_meta_difference(const struct score_meta * x, const struct sco
 
 void score_shard_range(const struct score_meta * meta, int64_t * first, int64_t * end) {
     const int64_t n_groups = (meta->n_windows + meta->group - 1) / meta->group;
-    *first                 = (meta->shard - 1) * n_groups / meta->n_shards * meta->group;
-    *end                   = meta->shard * n_groups / meta->n_shards * meta->group;
-    *end                   = *end < meta->n_windows ? *end : meta->n_windows;
-    *first                 = *first < *end ? *first : *end;
+    *first = (meta->shard - 1) * n_groups / meta->n_shards * meta->group;
+    *end = meta->shard * n_groups / meta->n_shards * meta->group;
+    *end = *end < meta->n_windows ? *end : meta->n_windows;
+    *first = *first < *end ? *first : *end;
 }

@@ -44,11 +44,11 @@ static size_t body_size(int64_t n_targets, int64_t n_spans, int64_t n_norms) {
 uint8_t * score_record_new(const struct score_window * window, bool has_norms, size_t * size) {
     const int64_t  n_norms = window->n_norms;
     const size_t   n_body = body_size(window->n_targets, window->n_spans, has_norms ? n_norms : -1);
-    const size_t   n      = (size_t) window->n_targets;
-    const uint32_t n32    = (uint32_t) n_body;
+    const size_t   n = (size_t) window->n_targets;
+    const uint32_t n32 = (uint32_t) n_body;
     const int64_t  n_spans = window->n_spans;
 
-    *size            = RECORD_PREFIX + n_body + CHECKSUM;
+    *size = RECORD_PREFIX + n_body + CHECKSUM;
     uint8_t * record = calloc(1, *size);
     if (record == NULL) {
         return NULL;
@@ -103,9 +103,9 @@ static bool check_window(
                 "window %" PRId64 " has %" PRId64 " targets; expected %" PRId64, w->index,
                 w->n_targets, meta->window - 1);
     }
-    const int64_t n_files   = count_names(meta->files);
+    const int64_t n_files = count_names(meta->files);
     const int64_t n_sources = count_names(meta->sources);
-    int64_t       before    = -1;
+    int64_t       before = -1;
     for (int32_t i = 0; i < w->n_spans; ++i) {
         const struct window_span * s = &w->spans[i];
         if (s->first <= before || (i == 0 && s->first != 0) || s->first > w->n_targets ||
@@ -150,9 +150,9 @@ static bool is_zero(const uint8_t * p, size_t size) {
 enum score_record score_record_read(const char * file, const uint8_t * data, size_t size,
         size_t * at, const struct score_meta * meta, struct score_window * window,
         struct lrnn_error * err) {
-    const size_t    left      = size - *at;
-    const uint8_t * record    = data + *at;
-    const uint8_t * body      = record + RECORD_PREFIX;
+    const size_t    left = size - *at;
+    const uint8_t * record = data + *at;
+    const uint8_t * body = record + RECORD_PREFIX;
     const bool      has_norms = score_has_norms(meta);
     uint32_t        magic, n_body;
     int64_t         n_spans, n_norms = -1;
@@ -204,11 +204,11 @@ enum score_record score_record_read(const char * file, const uint8_t * data, siz
         return SCORE_RECORD_BAD;
     }
     const uint8_t * p = body + BODY_PREFIX + (has_norms ? sizeof(n_norms) : 0);
-    window->n_spans   = (int32_t) n_spans;
-    window->spans     = (const void *) p;
+    window->n_spans = (int32_t) n_spans;
+    window->spans = (const void *) p;
     p += (size_t) n_spans * sizeof(struct window_span);
     window->n_norms = has_norms ? (int32_t) n_norms : 0;
-    window->norms   = (const void *) p;
+    window->norms = (const void *) p;
     p += (size_t) window->n_norms * sizeof(struct score_norm);
     window->nll = (const void *) p;
     p += (size_t) window->n_targets * sizeof(float);
@@ -265,7 +265,7 @@ static bool map_file(struct shard * s, struct lrnn_error * err) {
     } else {
         s->size = (size_t) st.st_size;
         s->data = mmap(NULL, s->size, PROT_READ, MAP_SHARED, fd, 0);
-        ok      = s->data != MAP_FAILED;
+        ok = s->data != MAP_FAILED;
         if (!ok) {
             error_system(err, "%s: cannot be mapped", s->path);
             s->data = NULL;
@@ -288,7 +288,7 @@ static bool shard_open(struct shard * s, const char * path, struct lrnn_error * 
         return false;
     }
     const size_t n_text = s->start - SCORE_PREFIX_SIZE - SCORE_DIGEST_SIZE;
-    s->text             = malloc(n_text + 1);
+    s->text = malloc(n_text + 1);
     if (s->text == NULL) {
         return error_no_memory(err, "the header of %s", path);
     }
@@ -369,7 +369,7 @@ static bool read_windows(struct shard * s, bool partial, struct score_window ** 
 static bool open_all(
         const char * const * paths, int n_paths, struct scores * scores, struct lrnn_error * err) {
     struct memory * m = calloc(1, sizeof(*m));
-    *scores           = (struct scores) { .memory = m };
+    *scores = (struct scores) { .memory = m };
     if (m != NULL) {
         m->shards = calloc((size_t) n_paths + 1, sizeof(*m->shards));
     }
@@ -388,12 +388,12 @@ static bool open_all(
 bool scores_read(const char * const * paths, int n_paths, bool partial, struct scores * scores,
         struct lrnn_error * err) {
     size_t capacity = 0;
-    *scores         = (struct scores) { 0 };
+    *scores = (struct scores) { 0 };
     if (n_paths < 1) {
         return error_set(err, LRNN_ERROR_BAD_INPUT, "no score files");
     }
     bool            ok = open_all(paths, n_paths, scores, err);
-    struct memory * m  = scores->memory;
+    struct memory * m = scores->memory;
     if (ok) {
         qsort(m->shards, (size_t) n_paths, sizeof(*m->shards), compare_shards);
         ok = check_shards(m->shards, n_paths, partial, err);
@@ -405,9 +405,9 @@ bool scores_read(const char * const * paths, int n_paths, bool partial, struct s
         scores_free(scores);
         return false;
     }
-    scores->windows       = m->windows;
-    scores->meta          = m->shards[0].meta;
-    scores->meta.shard    = 1;
+    scores->windows = m->windows;
+    scores->meta = m->shards[0].meta;
+    scores->meta.shard = 1;
     scores->meta.n_shards = 1;
     return true;
 }
@@ -451,9 +451,9 @@ static bool begins_document(const struct scores * s, int64_t window) {
 }
 
 bool score_first_token_bytes(const struct scores * s, int64_t window, int64_t * n) {
-    const struct score_window * w    = &s->windows[window];
+    const struct score_window * w = &s->windows[window];
     const struct score_window * next = window + 1 < s->n_windows ? w + 1 : NULL;
-    *n                               = 0;
+    *n = 0;
     if (strcmp(s->meta.bos, "window") == 0 ||
             (strcmp(s->meta.bos, "doc") == 0 && begins_document(s, window))) {
         return true;

@@ -27,7 +27,7 @@ static bool fail(const struct score_writer * w, const char * what, struct lrnn_e
 static bool write_all(
         struct score_writer * w, const void * data, size_t size, struct lrnn_error * err) {
     const char * p = data;
-    w->dirty       = w->dirty || size > 0;
+    w->dirty = w->dirty || size > 0;
     while (size > 0) {
         const ssize_t n = write(w->fd, p, size);
         if (n < 0 && errno == EINTR) {
@@ -45,7 +45,7 @@ static bool write_all(
 // Opens or creates a file and locks it.
 static struct score_writer * open_writer(
         const char * path, const struct score_meta * meta, struct lrnn_error * err) {
-    struct score_writer * w    = calloc(1, sizeof(*w));
+    struct score_writer * w = calloc(1, sizeof(*w));
     char *                copy = malloc(strlen(path) + 1);
     if (w == NULL || copy == NULL) {
         error_no_memory(err, "writing %s", path);
@@ -53,9 +53,9 @@ static struct score_writer * open_writer(
         free(copy);
         return NULL;
     }
-    w->path        = strcpy(copy, path);
+    w->path = strcpy(copy, path);
     w->max_targets = meta->window - 1;
-    w->has_norms   = score_has_norms(meta);
+    w->has_norms = score_has_norms(meta);
     score_shard_range(meta, &w->next, &w->end);
     w->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (w->fd < 0) {
@@ -107,7 +107,7 @@ static void explain(const char * path, const uint8_t * data, size_t size,
         return;
     }
     const size_t n_text = start - SCORE_PREFIX_SIZE - SCORE_DIGEST_SIZE;
-    char *       text   = malloc(n_text + 1);
+    char *       text = malloc(n_text + 1);
     if (text == NULL) {
         error_no_memory(err, "the header of %s", path);
         return;
@@ -159,14 +159,14 @@ static bool resume(struct score_writer * w, const struct score_meta * meta, cons
     if (data == MAP_FAILED) {
         return fail(w, "cannot be mapped", err);
     }
-    bool   ok   = true;
+    bool   ok = true;
     size_t good = 0;
     if (memcmp(data, header, size < n_header ? size : n_header) != 0) {
         explain(w->path, data, size, meta, err);
         ok = false;
     } else if (size >= n_header) {
         good = n_header;
-        ok   = count_windows(w, data, size, meta, &good, err);
+        ok = count_windows(w, data, size, meta, &good, err);
     }
     munmap(data, size);
     // a torn header is written again

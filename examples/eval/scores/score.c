@@ -10,8 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-static const char * const MODE_NAMES[]  = { "packed", "document", "llama" };
-static const char * const EOS_NAMES[]   = { "none", "doc" };
+static const char * const MODE_NAMES[] = { "packed", "document", "llama" };
+static const char * const EOS_NAMES[] = { "none", "doc" };
 static const char * const RESET_NAMES[] = { "window", "document", "never" };
 
 struct score_meta score_meta_of(const struct lrnn_model * model,
@@ -22,35 +22,35 @@ struct score_meta score_meta_of(const struct lrnn_model * model,
     const struct lrnn_model_info   info = lrnn_model_get_info(model);
     const int64_t min_tokens = window->min_doc_tokens > 0 ? window->min_doc_tokens : window->length;
     return (struct score_meta) {
-        .model_hash       = facts->hash,
-        .model_family     = info.family,
-        .eigenvalues      = info.eigenvalues,
-        .quantization     = facts->quantization,
-        .parameters       = facts->parameters,
-        .trained_length   = info.trained_length,
-        .n_vocab          = info.n_vocab,
-        .tokenizer_hash   = facts->tokenizer_hash,
+        .model_hash = facts->hash,
+        .model_family = info.family,
+        .eigenvalues = info.eigenvalues,
+        .quantization = facts->quantization,
+        .parameters = facts->parameters,
+        .trained_length = info.trained_length,
+        .n_vocab = info.n_vocab,
+        .tokenizer_hash = facts->tokenizer_hash,
         .data_fingerprint = data->fingerprint,
-        .template         = data->counts.template,
-        .files            = data->files,
-        .sources          = data->sources,
-        .records          = data->counts.records,
-        .documents        = data->counts.documents,
-        .filtered         = data->counts.filtered,
-        .malformed        = data->counts.malformed,
-        .lone_surrogates  = data->counts.lone_surrogates,
-        .complaints       = data->complaints,
-        .mode             = MODE_NAMES[window->mode],
-        .bos              = data->bos,
-        .eos              = EOS_NAMES[window->eos],
-        .reset            = RESET_NAMES[reset],
-        .window           = window->length,
-        .min_doc_tokens   = window->mode == WINDOW_DOCUMENT ? min_tokens : 0,
-        .skip_special     = window->skip_special,
-        .n_windows        = data->n_windows,
+        .template = data->counts.template,
+        .files = data->files,
+        .sources = data->sources,
+        .records = data->counts.records,
+        .documents = data->counts.documents,
+        .filtered = data->counts.filtered,
+        .malformed = data->counts.malformed,
+        .lone_surrogates = data->counts.lone_surrogates,
+        .complaints = data->complaints,
+        .mode = MODE_NAMES[window->mode],
+        .bos = data->bos,
+        .eos = EOS_NAMES[window->eos],
+        .reset = RESET_NAMES[reset],
+        .window = window->length,
+        .min_doc_tokens = window->mode == WINDOW_DOCUMENT ? min_tokens : 0,
+        .skip_special = window->skip_special,
+        .n_windows = data->n_windows,
         .cache_type = info.n_layer_attention > 0 ? lrnn_cache_type_name(session->cache_type) : "",
-        .shard      = 1,
-        .n_shards   = 1,
+        .shard = 1,
+        .n_shards = 1,
     };
 }
 
@@ -97,27 +97,27 @@ static int64_t next_document(const struct window * w, int64_t at) {
 // The next tokens of a slot. Logits are needed from the first token that is followed by a target.
 static struct lrnn_input next_input(const struct engine * e, int64_t s) {
     const struct score_slot * slot = &e->group.slots[s];
-    const struct window *     w    = &slot->window;
-    int64_t                   end  = slot->at + e->params->n_batch;
-    end                            = end < feed_end(e, slot) ? end : feed_end(e, slot);
+    const struct window *     w = &slot->window;
+    int64_t                   end = slot->at + e->params->n_batch;
+    end = end < feed_end(e, slot) ? end : feed_end(e, slot);
     if (e->params->reset == SCORE_RESET_DOCUMENT) {
         const int64_t document = next_document(w, slot->at);
-        end                    = end < document ? end : document;
+        end = end < document ? end : document;
     }
     int64_t first_logit = slot->at;
     while (first_logit < end && (first_logit + 1 >= w->n_tokens || !w->scored[first_logit + 1])) {
         first_logit++;
     }
     return (struct lrnn_input) { .seq = (int32_t) s,
-        .tokens                       = w->tokens + slot->at,
-        .n_tokens                     = end - slot->at,
-        .n_logits                     = end - first_logit };
+        .tokens = w->tokens + slot->at,
+        .n_tokens = end - slot->at,
+        .n_logits = end - first_logit };
 }
 
 // Appends the targets of one input, whose logits begin at row `row`, to the n rows to compute.
 static void add_targets(struct engine * e, const struct lrnn_input * input,
         const struct score_slot * slot, int64_t row, int64_t * n) {
-    const struct window * w   = &slot->window;
+    const struct window * w = &slot->window;
     const int64_t         end = slot->at + input->n_tokens;
     // token i predicts target i + 1, which has index i
     for (int64_t i = slot->at; i < end && i + 1 < w->n_tokens; ++i) {
@@ -133,15 +133,15 @@ static void add_targets(struct engine * e, const struct lrnn_input * input,
 // Stores the scores of the targets that add_targets appended, in the same order.
 static void take_scores(
         struct engine * e, const struct lrnn_input * input, struct score_slot * slot, int64_t * n) {
-    const struct window * w   = &slot->window;
+    const struct window * w = &slot->window;
     const int64_t         end = slot->at + input->n_tokens;
     for (int64_t i = slot->at; i < end && i + 1 < w->n_tokens; ++i) {
-        slot->nll[i]   = 0.0f;
+        slot->nll[i] = 0.0f;
         slot->flags[i] = 0;
         if (w->scored[i + 1]) {
             const struct nll nll = e->rows[(*n)++].nll;
-            slot->nll[i]         = nll.nats;
-            slot->flags[i]       = (uint8_t) (SCORE_COUNTED | (nll.top1 ? SCORE_TOP1 : 0));
+            slot->nll[i] = nll.nats;
+            slot->flags[i] = (uint8_t) (SCORE_COUNTED | (nll.top1 ? SCORE_TOP1 : 0));
         }
     }
     slot->at = end;
@@ -190,12 +190,12 @@ static bool is_document_start(const struct window * w, int64_t at) {
 // Makes one call with the next tokens of every unfinished window. *n_tokens: tokens fed; 0: all
 // windows are finished.
 static bool advance(struct engine * e, int64_t * n_tokens, struct lrnn_error * err) {
-    struct score_group * g        = &e->group;
+    struct score_group * g = &e->group;
     int32_t              n_inputs = 0;
-    *n_tokens                     = 0;
+    *n_tokens = 0;
     for (int64_t s = 0; s < g->n; ++s) {
         if (g->slots[s].at < feed_end(e, &g->slots[s])) {
-            e->inputs[n_inputs]   = next_input(e, s);
+            e->inputs[n_inputs] = next_input(e, s);
             e->of_input[n_inputs] = s;
             *n_tokens += e->inputs[n_inputs].n_tokens;
             n_inputs++;
@@ -247,21 +247,21 @@ static void group_free(struct score_group * g) {
 
 static bool group_begin(struct engine * e, int64_t first, struct lrnn_error * err) {
     const int64_t        left = e->params->end - first;
-    struct score_group * g    = &e->group;
-    const int64_t        n    = left < e->params->group ? left : e->params->group;
-    *g                        = (struct score_group) { .first = first, .n = n };
-    g->slots                  = calloc((size_t) g->n, sizeof(*g->slots));
-    bool ok                   = g->slots != NULL;
+    struct score_group * g = &e->group;
+    const int64_t        n = left < e->params->group ? left : e->params->group;
+    *g = (struct score_group) { .first = first, .n = n };
+    g->slots = calloc((size_t) g->n, sizeof(*g->slots));
+    bool ok = g->slots != NULL;
     for (int64_t s = 0; s < g->n && ok; ++s) {
         struct score_slot * slot = &g->slots[s];
         if (!windows_read(e->windows, first + s, &slot->window, err)) {
             return false;
         }
-        slot->nll       = calloc((size_t) slot->window.n_tokens, sizeof(*slot->nll));
-        slot->flags     = calloc((size_t) slot->window.n_tokens, 1);
+        slot->nll = calloc((size_t) slot->window.n_tokens, sizeof(*slot->nll));
+        slot->flags = calloc((size_t) slot->window.n_tokens, 1);
         slot->max_norms = max_norms(slot->window.n_tokens);
-        slot->norms     = calloc((size_t) slot->max_norms, sizeof(*slot->norms));
-        ok              = slot->nll != NULL && slot->flags != NULL && slot->norms != NULL;
+        slot->norms = calloc((size_t) slot->max_norms, sizeof(*slot->norms));
+        ok = slot->nll != NULL && slot->flags != NULL && slot->norms != NULL;
         if (e->params->reset != SCORE_RESET_NEVER &&
                 !lrnn_seq_reset(e->session, (int32_t) s, err)) {
             return false;
@@ -310,17 +310,17 @@ static bool group_resume(struct engine * e, struct lrnn_error * err) {
 static bool group_end(struct engine * e, struct lrnn_error * err) {
     struct score_group * g = &e->group;
     for (int64_t s = 0; s < g->n; ++s) {
-        const struct score_slot * slot   = &g->slots[s];
+        const struct score_slot * slot = &g->slots[s];
         const struct score_window scored = {
-            .index     = g->first + s,
+            .index = g->first + s,
             .n_targets = slot->window.n_tokens - 1,
-            .nll       = slot->nll,
-            .bytes     = slot->window.bytes + 1,
-            .flags     = slot->flags,
-            .spans     = slot->window.spans,
-            .n_spans   = slot->window.n_spans,
-            .norms     = slot->norms,
-            .n_norms   = (int32_t) slot->n_norms,
+            .nll = slot->nll,
+            .bytes = slot->window.bytes + 1,
+            .flags = slot->flags,
+            .spans = slot->window.spans,
+            .n_spans = slot->window.n_spans,
+            .norms = slot->norms,
+            .n_norms = (int32_t) slot->n_norms,
         };
         if (scored.index < e->params->next) { // a previous process was killed inside this loop
             continue;
@@ -332,7 +332,7 @@ static bool group_end(struct engine * e, struct lrnn_error * err) {
             if (!isfinite(slot->nll[i])) {
                 if (e->result->n_diverged == 0) {
                     e->result->diverged_window = scored.index;
-                    e->result->diverged_at     = i + 1;
+                    e->result->diverged_at = i + 1;
                 }
                 e->result->n_diverged++;
                 break;
@@ -347,7 +347,7 @@ static bool group_end(struct engine * e, struct lrnn_error * err) {
 // as a checkpoint before the group is appended, so one of the two always exists.
 static bool save_next_start(struct engine * e, struct lrnn_error * err) {
     struct score_slot        start = { .window = { .index = e->group.first + 1 } };
-    const struct score_group next  = { .first = e->group.first + 1, .n = 1, .slots = &start };
+    const struct score_group next = { .first = e->group.first + 1, .n = 1, .slots = &start };
     if (e->params->reset != SCORE_RESET_NEVER || next.first >= e->params->end) {
         return true;
     }
@@ -369,7 +369,7 @@ static bool save(struct engine * e, struct lrnn_error * err) {
 }
 
 static bool run_group(struct engine * e, struct lrnn_error * err) {
-    const struct score_params * p        = e->params;
+    const struct score_params * p = e->params;
     struct score_progress       progress = { .window = e->group.first, .n_windows = e->group.n };
     for (int64_t s = 0; s < e->group.n; ++s) {
         const int64_t n = e->group.slots[s].window.n_tokens;
@@ -384,12 +384,12 @@ static bool run_group(struct engine * e, struct lrnn_error * err) {
             return true;
         }
         e->result->n_tokens += n_tokens;
-        progress.n_tokens   = e->result->n_tokens;
-        progress.n_resumed  = e->result->n_resumed;
-        progress.at         = group_at(&e->group);
+        progress.n_tokens = e->result->n_tokens;
+        progress.n_resumed = e->result->n_resumed;
+        progress.at = group_at(&e->group);
         progress.not_finite = e->result->n_diverged > 0;
-        const bool stop     = p->callback != NULL && !p->callback(&progress, p->user);
-        const bool due      = p->checkpoint_every > 0 &&
+        const bool stop = p->callback != NULL && !p->callback(&progress, p->user);
+        const bool due = p->checkpoint_every > 0 &&
                          progress.at - e->saved_at >= p->checkpoint_every &&
                          progress.at < progress.length - 1;
         if ((stop || due) && !save(e, err)) {
@@ -402,7 +402,7 @@ static bool run_group(struct engine * e, struct lrnn_error * err) {
 }
 
 static bool run(struct engine * e, struct lrnn_error * err) {
-    const struct score_params * p        = e->params;
+    const struct score_params * p = e->params;
     bool                        is_first = true; // only the first group can have a checkpoint
     if (!p->resume) {
         score_checkpoint_clean(p, -1);
@@ -426,16 +426,16 @@ static bool run(struct engine * e, struct lrnn_error * err) {
 bool score_run(struct lrnn_model * model, struct windows * windows, struct score_writer * writer,
         const struct score_params * params, struct score_result * result, struct lrnn_error * err) {
     const struct lrnn_model_info info = lrnn_model_get_info(model);
-    bool                         ok   = false;
-    struct engine                e    = {
-                          .model    = model,
-                          .windows  = windows,
-                          .writer   = writer,
-                          .params   = params,
-                          .result   = result,
-                          .n_vocab  = info.n_vocab,
-                          .inputs   = calloc((size_t) params->group, sizeof(*e.inputs)),
-                          .of_input = calloc((size_t) params->group, sizeof(*e.of_input)),
+    bool                         ok = false;
+    struct engine                e = {
+                       .model = model,
+                       .windows = windows,
+                       .writer = writer,
+                       .params = params,
+                       .result = result,
+                       .n_vocab = info.n_vocab,
+                       .inputs = calloc((size_t) params->group, sizeof(*e.inputs)),
+                       .of_input = calloc((size_t) params->group, sizeof(*e.of_input)),
     };
     const int64_t per_call = // tokens of a window
             params->n_batch < params->max_length ? params->n_batch : params->max_length;
@@ -455,10 +455,10 @@ bool score_run(struct lrnn_model * model, struct windows * windows, struct score
                 "layers");
     } else {
         struct lrnn_session_params session = params->session;
-        session.n_seqs                     = (int32_t) params->group;
-        session.n_batch                    = (int32_t) (params->group * params->n_batch);
-        session.n_cache                    = (int32_t) params->max_length;
-        e.session                          = lrnn_session_new(model, &session, err);
+        session.n_seqs = (int32_t) params->group;
+        session.n_batch = (int32_t) (params->group * params->n_batch);
+        session.n_cache = (int32_t) params->max_length;
+        e.session = lrnn_session_new(model, &session, err);
         if (e.session != NULL) {
             ok = run(&e, err);
         }
@@ -479,17 +479,17 @@ static double now(void) { // seconds
 
 double score_speed(struct lrnn_model * model, struct windows * windows,
         struct lrnn_session_params params, int64_t group, int64_t n_batch) {
-    params.n_seqs  = (int32_t) group;
+    params.n_seqs = (int32_t) group;
     params.n_batch = (int32_t) (group * n_batch);
     params.n_cache = (int32_t) n_batch;
     struct lrnn_error     err;
-    struct window         window  = { 0 };
+    struct window         window = { 0 };
     struct lrnn_session * session = lrnn_session_new(model, &params, &err);
-    struct lrnn_input *   inputs  = calloc((size_t) group, sizeof(*inputs));
+    struct lrnn_input *   inputs = calloc((size_t) group, sizeof(*inputs));
     bool          ok = session != NULL && inputs != NULL && windows_read(windows, 0, &window, &err);
-    const int64_t n  = window.n_tokens < n_batch ? window.n_tokens : n_batch;
+    const int64_t n = window.n_tokens < n_batch ? window.n_tokens : n_batch;
     int64_t       n_calls = -1; // the first one also builds graphs and reads the file
-    double        start   = 0.0;
+    double        start = 0.0;
     while (ok && (n_calls < 1 || now() - start < 1.0)) {
         start = n_calls <= 0 ? now() : start;
         for (int32_t s = 0; s < group && ok; ++s) {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum {
-    LANES_MAX  = 64,
+    LANES_MAX = 64,
     LOGITS_MAX = 1 << 24, // kept at once; models with a large vocabulary make shorter calls
 };
 
@@ -92,23 +92,23 @@ static bool find_tokens(const struct lrnn_model * model, const struct task * tas
 
 bool probe_tokens(const struct lrnn_model * model, const struct task * task, uint64_t seed,
         int64_t length, int32_t ** tokens, int64_t * n_tokens, struct lrnn_error * err) {
-    int32_t *            ids    = calloc((size_t) task_n_symbols(task), sizeof(*ids));
+    int32_t *            ids = calloc((size_t) task_n_symbols(task), sizeof(*ids));
     int32_t *            prefix = NULL;
     struct task_stream * stream = task_stream_new(task, seed, length = task_length(task, length));
-    bool                 done   = false;
+    bool                 done = false;
 
-    *tokens   = NULL;
+    *tokens = NULL;
     *n_tokens = 0;
     error_no_memory(err, "a sequence of %" PRId64 " symbols", length);
     if (ids != NULL && stream != NULL && find_tokens(model, task, ids, &prefix, n_tokens, err)) {
         *tokens = malloc((size_t) (*n_tokens + length) * sizeof(**tokens));
-        done    = *tokens != NULL;
+        done = *tokens != NULL;
         if (done && *n_tokens > 0) {
             memcpy(*tokens, prefix, (size_t) *n_tokens * sizeof(**tokens));
         }
         for (int64_t i = 0; i < length && done; ++i) {
             int32_t symbol, answer;
-            done                     = task_stream_next(stream, &symbol, &answer);
+            done = task_stream_next(stream, &symbol, &answer);
             (*tokens)[(*n_tokens)++] = done ? ids[symbol] : 0;
         }
     }
@@ -122,21 +122,21 @@ static bool run_open(struct run * r, struct lrnn_model * model, const struct tas
         const struct probe_params * params, struct lrnn_error * err) {
     const struct lrnn_model_info info = lrnn_model_get_info(model);
     const int64_t n_lanes = params->n_sequences < LANES_MAX ? params->n_sequences : LANES_MAX;
-    const int64_t n_most  = LOGITS_MAX / (n_lanes * info.n_vocab);
-    const int64_t n_step  = params->n_batch / n_lanes < n_most ? params->n_batch / n_lanes : n_most;
+    const int64_t n_most = LOGITS_MAX / (n_lanes * info.n_vocab);
+    const int64_t n_step = params->n_batch / n_lanes < n_most ? params->n_batch / n_lanes : n_most;
 
     *r = (struct run) { .task = task,
-        .n_vocab              = info.n_vocab,
-        .n_lanes              = (int) n_lanes,
-        .observe              = params->observe,
-        .observe_user         = params->observe_user,
-        .n_step               = n_step > 0 ? n_step : 1 };
+        .n_vocab = info.n_vocab,
+        .n_lanes = (int) n_lanes,
+        .observe = params->observe,
+        .observe_user = params->observe_user,
+        .n_step = n_step > 0 ? n_step : 1 };
 
-    r->ids     = calloc((size_t) task_n_symbols(task), sizeof(*r->ids));
-    r->lanes   = calloc((size_t) n_lanes, sizeof(*r->lanes));
-    r->tokens  = calloc((size_t) (n_lanes * r->n_step), sizeof(*r->tokens));
+    r->ids = calloc((size_t) task_n_symbols(task), sizeof(*r->ids));
+    r->lanes = calloc((size_t) n_lanes, sizeof(*r->lanes));
+    r->tokens = calloc((size_t) (n_lanes * r->n_step), sizeof(*r->tokens));
     r->answers = calloc((size_t) (n_lanes * r->n_step), sizeof(*r->answers));
-    r->inputs  = calloc((size_t) n_lanes, sizeof(*r->inputs));
+    r->inputs = calloc((size_t) n_lanes, sizeof(*r->inputs));
     if (r->ids == NULL || r->lanes == NULL || r->tokens == NULL || r->answers == NULL ||
             r->inputs == NULL) {
         return error_no_memory(err, "%d sequences", r->n_lanes);
@@ -146,10 +146,10 @@ static bool run_open(struct run * r, struct lrnn_model * model, const struct tas
     }
     const int64_t              longest = params->lengths[params->n_lengths - 1] + r->n_prefix;
     struct lrnn_session_params session = params->session;
-    session.n_seqs                     = r->n_lanes;
-    session.n_batch                    = params->n_batch;
-    session.n_cache                    = info.n_layer_attention > 0 ? (int32_t) longest : 0;
-    r->session                         = lrnn_session_new(model, &session, err);
+    session.n_seqs = r->n_lanes;
+    session.n_batch = params->n_batch;
+    session.n_cache = info.n_layer_attention > 0 ? (int32_t) longest : 0;
+    r->session = lrnn_session_new(model, &session, err);
     return r->session != NULL;
 }
 
@@ -174,7 +174,7 @@ static bool advance(struct run * r, bool end_only, int * n_inputs, struct lrnn_e
     for (int i = 0; i < r->n_active; ++i) {
         struct lane * lane = &r->lanes[i];
         const int64_t left = lane->length - lane->position;
-        const int64_t n    = left < r->n_step ? left : r->n_step;
+        const int64_t n = left < r->n_step ? left : r->n_step;
         if (n == 0) {
             continue;
         }
@@ -183,12 +183,12 @@ static bool advance(struct run * r, bool end_only, int * n_inputs, struct lrnn_e
             if (!task_stream_next(lane->stream, &symbol, &answer)) {
                 return error_no_memory(err, "a sequence of %" PRId64 " symbols", lane->length);
             }
-            r->tokens[i * r->n_step + j]  = r->ids[symbol];
+            r->tokens[i * r->n_step + j] = r->ids[symbol];
             r->answers[i * r->n_step + j] = answer < 0 ? -1 : r->ids[answer];
         }
         r->inputs[(*n_inputs)++] = (struct lrnn_input) {
-            .seq      = i,
-            .tokens   = r->tokens + i * r->n_step,
+            .seq = i,
+            .tokens = r->tokens + i * r->n_step,
             .n_tokens = n,
             .n_logits = end_only ? left == n : n,
         };
@@ -201,7 +201,7 @@ static bool advance(struct run * r, bool end_only, int * n_inputs, struct lrnn_e
 static bool judge(const struct run * r, const float * logits, int32_t answer, bool * right,
         double * margin, struct lrnn_error * err) {
     double  other = -INFINITY;
-    int64_t best  = 0;
+    int64_t best = 0;
     for (int64_t k = 0; k < r->n_vocab; ++k) {
         if (!isfinite(logits[k])) {
             return error_set(err, LRNN_ERROR_NOT_FINITE, "logit %" PRId64 " is not finite", k);
@@ -212,7 +212,7 @@ static bool judge(const struct run * r, const float * logits, int32_t answer, bo
         best = logits[k] > logits[best] ? k : best;
     }
     *margin = logits[answer] - other;
-    *right  = best == answer;
+    *right = best == answer;
     return true;
 }
 
@@ -228,15 +228,15 @@ static struct probe_row * row_at(struct probe_result * result, int64_t position)
 // - logits: index of the first logits of the input
 static bool score(struct run * r, const struct lrnn_input * input, int64_t logits, bool end_only,
         struct probe_result * result, struct lrnn_error * err) {
-    struct lane * lane  = &r->lanes[input->seq];
+    struct lane * lane = &r->lanes[input->seq];
     const int64_t first = input->n_tokens - input->n_logits;
 
     for (int64_t j = first; j < input->n_tokens; ++j) {
         const int64_t      position = lane->position + j + 1;
-        const int32_t      answer   = r->answers[input->seq * r->n_step + j];
-        struct probe_row * row      = row_at(result, position);
-        bool               right    = true;
-        double             margin   = INFINITY;
+        const int32_t      answer = r->answers[input->seq * r->n_step + j];
+        struct probe_row * row = row_at(result, position);
+        bool               right = true;
+        double             margin = INFINITY;
         if (answer >= 0) {
             const float * at = lrnn_logits(r->session, logits + j - first);
             if (!judge(r, at, answer, &right, &margin, err)) {
@@ -280,8 +280,8 @@ static bool run(struct run * r, const struct probe_params * params, bool end_onl
 
     for (int64_t g = 0; g < n_groups; ++g) {
         const int64_t first = g * r->n_lanes;
-        const int64_t left  = params->n_sequences - first;
-        r->n_active         = (int) (left < r->n_lanes ? left : r->n_lanes);
+        const int64_t left = params->n_sequences - first;
+        r->n_active = (int) (left < r->n_lanes ? left : r->n_lanes);
         for (int i = 0; i < r->n_active; ++i) {
             const uint64_t seed = params->seed + (uint64_t) (first + i);
             if (!lane_start(r, i, seed, length_of(r->task, params, end_only, seed), err)) {

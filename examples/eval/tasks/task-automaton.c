@@ -31,8 +31,8 @@ static const char * next_word(char ** text) {
         return NULL;
     }
     char * end = word + strcspn(word, " \t\r");
-    *text      = *end == '\0' ? end : end + 1;
-    *end       = '\0';
+    *text = *end == '\0' ? end : end + 1;
+    *end = '\0';
     return word;
 }
 
@@ -130,14 +130,14 @@ static bool read_accept(struct reader * r, char * text) {
         }
         memcpy(r->outputs[state], "accept", sizeof("accept"));
     }
-    r->n_outputs  = r->n_states;
+    r->n_outputs = r->n_states;
     r->has_accept = true;
     return true;
 }
 
 // Adds the letters `keys`, which share their targets.
 static bool read_letters(struct reader * r, char * keys, char * text) {
-    struct task * t     = r->task;
+    struct task * t = r->task;
     int *         first = &t->next[t->n_letters * (TASK_STATES_MAX + 1)];
     if (!expect_words(r, keys, text, r->n_states)) {
         return false;
@@ -146,7 +146,7 @@ static bool read_letters(struct reader * r, char * keys, char * text) {
         const char * w = next_word(&text);
         if (strcmp(w, SINK) == 0 && find_state(r, w) < 0) {
             r->has_sink = true;
-            first[i]    = r->n_states;
+            first[i] = r->n_states;
         } else if (!expect_state(r, w, &first[i])) {
             return false;
         }
@@ -166,7 +166,7 @@ static bool read_letters(struct reader * r, char * keys, char * text) {
 
 static bool read_line(struct reader * r, char * text) {
     text[strcspn(text, "#")] = '\0';
-    char * colon             = strchr(text, ':');
+    char * colon = strchr(text, ':');
     if (count_words(text) == 0) {
         return true;
     }
@@ -181,8 +181,8 @@ static bool read_line(struct reader * r, char * text) {
     }
     char *       rest = text;
     char *       body = colon + 1;
-    const bool   one  = count_words(text) == 1;
-    const char * key  = one ? next_word(&rest) : text;
+    const bool   one = count_words(text) == 1;
+    const char * key = one ? next_word(&rest) : text;
     if (one && strcmp(key, "states") == 0) {
         return read_states(r, body);
     }
@@ -208,7 +208,7 @@ static void add_answers(struct reader * r) {
     }
     for (int i = 0; i < r->n_states + r->has_sink; ++i) {
         const char * name = r->n_outputs > 0 ? r->outputs[i] : r->states[i];
-        t->output[i]      = task_find_symbol(t, name);
+        t->output[i] = task_find_symbol(t, name);
         if (t->output[i] < 0) {
             t->output[i] = task_add_symbol(t, name, true);
         } else if (!t->is_answer[t->output[i]]) {
@@ -227,9 +227,9 @@ bool task_make_automaton(struct task * t, char * text, struct lrnn_error * err) 
     for (const char * c = text; *c != '\0'; ++c) {
         n_lines += *c == '\n';
     }
-    t->kind   = TASK_AUTOMATON;
-    t->start  = -1;
-    t->next   = calloc((size_t) n * (TASK_STATES_MAX + 1), sizeof(*t->next));
+    t->kind = TASK_AUTOMATON;
+    t->start = -1;
+    t->next = calloc((size_t) n * (TASK_STATES_MAX + 1), sizeof(*t->next));
     t->output = calloc(TASK_STATES_MAX + 1, sizeof(*t->output));
     if (r == NULL || t->next == NULL || t->output == NULL || !task_reserve(t, n + n_lines)) {
         free(r);
@@ -237,7 +237,7 @@ bool task_make_automaton(struct task * t, char * text, struct lrnn_error * err) 
                 err, LRNN_ERROR_NO_MEMORY, "out of memory for an automaton of %d words", n);
     }
     r->task = t;
-    r->err  = err;
+    r->err = err;
     bool ok = true;
     for (char *p = text, *end; ok && p != NULL; p = end) {
         end = strchr(p, '\n');

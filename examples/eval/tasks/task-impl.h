@@ -6,10 +6,10 @@
 #include "eval/tasks/task.h"
 
 enum {
-    TASK_POINTS_MAX  = 7, // of a permutation: 5,040 elements
+    TASK_POINTS_MAX = 7, // of a permutation: 5,040 elements
     TASK_MODULUS_MAX = 1024,
-    TASK_STATES_MAX  = 64,
-    TASK_NAME_MAX    = 64,
+    TASK_STATES_MAX = 64,
+    TASK_NAME_MAX = 64,
 };
 
 enum task_kind {

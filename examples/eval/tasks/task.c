@@ -9,9 +9,9 @@
 #include <string.h>
 
 bool task_reserve(struct task * t, int n) {
-    t->symbols   = calloc((size_t) n, sizeof(*t->symbols));
+    t->symbols = calloc((size_t) n, sizeof(*t->symbols));
     t->is_answer = calloc((size_t) n, sizeof(*t->is_answer));
-    t->letters   = calloc((size_t) n, sizeof(*t->letters));
+    t->letters = calloc((size_t) n, sizeof(*t->letters));
     return t->symbols != NULL && t->is_answer != NULL && t->letters != NULL;
 }
 
@@ -29,7 +29,7 @@ int task_add_symbol(struct task * t, const char * name, bool is_answer) {
 // The least number of swaps that give p: n minus the number of cycles.
 static int swaps_of(const uint8_t * p, int n) {
     bool seen[TASK_POINTS_MAX] = { false };
-    int  swaps                 = n;
+    int  swaps = n;
     for (int i = 0; i < n; ++i) {
         for (int j = i; !seen[j]; j = p[j]) {
             seen[j] = true;
@@ -53,12 +53,12 @@ static bool next_permutation(uint8_t * p, int n) {
         --j;
     }
     const uint8_t x = p[i];
-    p[i]            = p[j];
-    p[j]            = x;
+    p[i] = p[j];
+    p[j] = x;
     for (int a = i + 1, b = n - 1; a < b; ++a, --b) {
         const uint8_t y = p[a];
-        p[a]            = p[b];
-        p[b]            = y;
+        p[a] = p[b];
+        p[b] = y;
     }
     return true;
 }
@@ -82,8 +82,8 @@ static bool task_make_group(struct task * t, bool even, int n, int max_swaps) {
     for (int i = 2; i <= n; ++i) {
         size *= i;
     }
-    t->kind     = TASK_GROUP;
-    t->points   = n;
+    t->kind = TASK_GROUP;
+    t->points = n;
     t->elements = calloc((size_t) size, sizeof(*t->elements));
     if (t->elements == NULL || !task_reserve(t, size)) {
         return false;
@@ -120,7 +120,7 @@ static void add_numbers(struct task * t, int m) {
 }
 
 static bool make_sum(struct task * t, int m) {
-    t->kind    = TASK_SUM;
+    t->kind = TASK_SUM;
     t->modulus = m;
     if (!task_reserve(t, m)) {
         return false;
@@ -133,19 +133,19 @@ static bool make_sum(struct task * t, int m) {
 }
 
 static bool make_arithmetic(struct task * t, int m, bool brackets) {
-    t->kind    = brackets ? TASK_BRACKETS : TASK_ARITHMETIC;
+    t->kind = brackets ? TASK_BRACKETS : TASK_ARITHMETIC;
     t->modulus = m;
     if (!task_reserve(t, m + 6)) {
         return false;
     }
     t->first_digit = t->n_symbols;
     add_numbers(t, m);
-    t->plus   = task_add_symbol(t, "+", false);
-    t->minus  = task_add_symbol(t, "-", false);
-    t->times  = task_add_symbol(t, "*", false);
+    t->plus = task_add_symbol(t, "+", false);
+    t->minus = task_add_symbol(t, "-", false);
+    t->times = task_add_symbol(t, "*", false);
     t->equals = task_add_symbol(t, "=", false);
     if (brackets) {
-        t->open  = task_add_symbol(t, "(", false);
+        t->open = task_add_symbol(t, "(", false);
         t->close = task_add_symbol(t, ")", false);
     }
     return true;
@@ -178,8 +178,8 @@ static bool has_name(const char * spec, const char * name) {
 static bool make(struct task * t, const char * spec, const char * automaton, size_t automaton_size,
         struct lrnn_error * err) {
     const char * tail = spec + strcspn(spec, ":");
-    const int    m5   = number_after(tail, 5, 2, TASK_MODULUS_MAX);
-    const int    m    = number_after(tail, -1, 2, TASK_MODULUS_MAX);
+    const int    m5 = number_after(tail, 5, 2, TASK_MODULUS_MAX);
+    const int    m = number_after(tail, -1, 2, TASK_MODULUS_MAX);
 
     if (strcmp(spec, "parity") == 0 || (has_name(spec, "mod") && m > 0)) {
         return make_sum(t, spec[0] == 'p' ? 2 : m);
@@ -309,8 +309,8 @@ struct task_stream * task_stream_new(const struct task * task, uint64_t seed, in
     }
     s->task = task;
     xoroshiro128_seed(s->random, seed);
-    s->length  = length;
-    s->state   = task->kind == TASK_AUTOMATON ? task->start : 0;
+    s->length = length;
+    s->state = task->kind == TASK_AUTOMATON ? task->start : 0;
     s->pending = length - 1;
     for (int i = 0; i < TASK_POINTS_MAX; ++i) {
         s->product[i] = (uint8_t) i;
@@ -341,13 +341,13 @@ static void next_arithmetic(struct task_stream * s, int32_t * symbol, int32_t * 
         if (s->done > 0 && s->op == t->times) {
             s->factor = reduce(t, (int64_t) s->factor * d);
         } else {
-            s->terms  = reduce(t, s->terms + s->factor);
+            s->terms = reduce(t, s->terms + s->factor);
             s->factor = s->done > 0 && s->op == t->minus ? reduce(t, -d) : d;
         }
         *symbol = t->first_digit + d;
         *answer = t->first_digit + reduce(t, s->terms + s->factor);
     } else {
-        s->op   = t->plus + (int) draw(s, 3);
+        s->op = t->plus + (int) draw(s, 3);
         *symbol = s->op;
         *answer = -1;
     }
@@ -374,7 +374,7 @@ static void queue_short(struct task_stream * s, int64_t n) {
 // An expression of length n ≥ 5 is ( left op right ); the length of its left side is 1 to n − 4.
 static bool next_brackets(struct task_stream * s, int32_t * symbol, int32_t * answer) {
     const struct task * t = s->task;
-    *answer               = -1;
+    *answer = -1;
     if (s->done == s->length - 1) {
         *symbol = t->equals;
         *answer = t->first_digit + s->value;
@@ -391,25 +391,25 @@ static bool next_brackets(struct task_stream * s, int32_t * symbol, int32_t * an
         }
         struct bracket * f = &s->open_brackets[s->n_open++];
         const int64_t    n = s->pending;
-        s->pending         = 1 + draw(s, n - 4);
-        f->right           = n - 3 - s->pending;
-        f->op              = t->plus + (int) draw(s, 3);
-        f->has_left        = false;
-        *symbol            = t->open;
+        s->pending = 1 + draw(s, n - 4);
+        f->right = n - 3 - s->pending;
+        f->op = t->plus + (int) draw(s, 3);
+        f->has_left = false;
+        *symbol = t->open;
         return true;
     }
     if (s->pending > 0) {
         queue_short(s, s->pending);
         s->pending = 0;
-        *symbol    = s->queue[s->i_queue++];
+        *symbol = s->queue[s->i_queue++];
         return true;
     }
     struct bracket * f = &s->open_brackets[s->n_open - 1];
     if (!f->has_left) {
-        f->value    = s->value;
+        f->value = s->value;
         f->has_left = true;
-        s->pending  = f->right;
-        *symbol     = f->op;
+        s->pending = f->right;
+        *symbol = f->op;
         return true;
     }
     const int64_t a = f->value, b = s->value;
@@ -437,9 +437,9 @@ bool task_stream_next(struct task_stream * s, int32_t * symbol, int32_t * answer
         } break;
         case TASK_AUTOMATON: {
             const int64_t i = draw(s, t->n_letters);
-            *symbol         = t->letters[i];
-            s->state        = t->next[i * (TASK_STATES_MAX + 1) + s->state];
-            *answer         = t->output[s->state];
+            *symbol = t->letters[i];
+            s->state = t->next[i * (TASK_STATES_MAX + 1) + s->state];
+            *answer = t->output[s->state];
         } break;
         case TASK_ARITHMETIC: {
             next_arithmetic(s, symbol, answer);

@@ -29,12 +29,12 @@
 #endif
 
 enum {
-    TILE    = 32,  // rows of the cache that are converted to F32 together
+    TILE = 32,     // rows of the cache that are converted to F32 together
     SECTION = 512, // rows of the cache whose sums are combined in their order
     QUERIES = 128, // most queries that share a tile
-    FEW     = 32,  // queries of a head up to which threads share its rows instead
-    ROWS    = 256, // queries of all heads that one thread computes together
-    LINE    = 16,  // floats in a line of the cache
+    FEW = 32,      // queries of a head up to which threads share its rows instead
+    ROWS = 256,    // queries of all heads that one thread computes together
+    LINE = 16,     // floats in a line of the cache
 };
 
 // The queries of all heads that share a head of the cache are numbered: i = head · n + token.
@@ -94,13 +94,13 @@ static struct sums sums_at(float ** at, int64_t v_stride) {
 // The parts of the memory at `*at`, which moves past them
 static struct work work_at(float ** at, int64_t k_stride, int64_t v_stride) {
     return (struct work) {
-        .tile    = take(at, TILE * (k_stride > v_stride ? k_stride : v_stride)),
-        .q       = take(at, ROWS * k_stride),
-        .mask    = take(at, QUERIES * TILE),
-        .p       = take(at, ROWS * TILE),
-        .lanes   = take(at, ROWS * VEC),
+        .tile = take(at, TILE * (k_stride > v_stride ? k_stride : v_stride)),
+        .q = take(at, ROWS * k_stride),
+        .mask = take(at, QUERIES * TILE),
+        .p = take(at, ROWS * TILE),
+        .lanes = take(at, ROWS * VEC),
         .section = sums_at(at, v_stride),
-        .all     = sums_at(at, v_stride),
+        .all = sums_at(at, v_stride),
     };
 }
 
@@ -175,10 +175,10 @@ static const ggml_fp16_t * mask_row(const struct attention * a, int64_t i, int64
 // are far from each other.
 static void read_mask(
         const struct attention * a, uint8_t * hides, int64_t i0, int64_t n, int64_t c) {
-    const int64_t rows   = a->mask->ne[0] - c * SECTION;
+    const int64_t rows = a->mask->ne[0] - c * SECTION;
     const int64_t n_full = (rows < SECTION ? rows : SECTION) / TILE;
-    const vec_i   inf    = (vec_i) { 0 } + (int32_t) 0xfc00fc00; // −∞ in F16, twice
-    vec_i         any[SECTION / TILE], shown[SECTION / TILE];    // bits that are not 0, not −∞
+    const vec_i   inf = (vec_i) { 0 } + (int32_t) 0xfc00fc00; // −∞ in F16, twice
+    vec_i         any[SECTION / TILE], shown[SECTION / TILE]; // bits that are not 0, not −∞
     memset(any, 0, sizeof(any));
     memset(shown, 0, sizeof(shown));
     for (int64_t i = i0; i < i0 + n; ++i) {
@@ -296,9 +296,9 @@ static void sums_clear(const struct sums * s, int64_t n, int64_t v_stride) {
 // Scores of query i become weights relative to the new maximum, to which its sums are scaled.
 static void soft_max(
         const struct attention * a, const struct work * w, int64_t i, const float * mask) {
-    float *   p     = w->p + i * TILE;
+    float *   p = w->p + i * TILE;
     const vec scale = vec_set1(a->scale);
-    vec       most  = vec_set1(w->section.m[i]);
+    vec       most = vec_set1(w->section.m[i]);
     vec       x[TILE / VEC];
 #pragma GCC unroll 8
     for (int j = 0; j < TILE / VEC; ++j) {
@@ -311,8 +311,8 @@ static void soft_max(
         return;
     }
     const float keep = m == w->section.m[i] ? 1.0f : expf(w->section.m[i] - m);
-    w->section.m[i]  = m;
-    vec sum          = vec_load(w->lanes + i * VEC) * vec_set1(keep);
+    w->section.m[i] = m;
+    vec sum = vec_load(w->lanes + i * VEC) * vec_set1(keep);
 #pragma GCC unroll 8
     for (int j = 0; j < TILE / VEC; ++j) {
         const vec e = vec_exp(x[j] - vec_set1(m));
@@ -497,8 +497,8 @@ static void run_section(const struct attention * a, const struct work * w, const
     visit_section(a, w, item, c);
     for (int64_t i = 0; i < item->n_head * item->n; ++i) { // n is n_i: rows are consecutive
         float * to = stored + ((item->h0 * a->n_i + i) * a->n_sections + c) * (a->dv + 2);
-        to[0]      = w->section.m[i];
-        to[1]      = w->section.l[i];
+        to[0] = w->section.m[i];
+        to[1] = w->section.l[i];
         memcpy(to + 2, w->section.o + i * a->v_stride, (size_t) a->dv * sizeof(*to));
     }
 }
@@ -535,17 +535,17 @@ static bool is_ours(const struct ggml_tensor * op) {
 static struct attention attention_of(struct ggml_tensor * op) {
     const struct ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2];
     struct attention          a = {
-                 .q          = q,
-                 .k          = k,
-                 .v          = v,
-                 .mask       = op->src[3],
-                 .dst        = op,
-                 .n          = q->ne[1],
-                 .n_i        = q->ne[1] * (q->ne[2] / k->ne[2]),
-                 .dk         = round_up(k->ne[0]),
-                 .dv         = round_up(v->ne[0]),
-                 .k_stride   = stride_of(k->ne[0]),
-                 .v_stride   = stride_of(v->ne[0]),
+                 .q = q,
+                 .k = k,
+                 .v = v,
+                 .mask = op->src[3],
+                 .dst = op,
+                 .n = q->ne[1],
+                 .n_i = q->ne[1] * (q->ne[2] / k->ne[2]),
+                 .dk = round_up(k->ne[0]),
+                 .dv = round_up(v->ne[0]),
+                 .k_stride = stride_of(k->ne[0]),
+                 .v_stride = stride_of(v->ne[0]),
                  .n_sections = (k->ne[1] + SECTION - 1) / SECTION,
     };
     memcpy(&a.scale, op->op_params, sizeof(a.scale));
@@ -564,8 +564,8 @@ size_t ggml_lrnn_cpu_attention_size(struct ggml_tensor * op, int n_threads) {
     if (!is_ours(op)) {
         return 0;
     }
-    const struct attention a      = attention_of(op);
-    const int64_t          n      = n_threads * work_floats(a.k_stride, a.v_stride);
+    const struct attention a = attention_of(op);
+    const int64_t          n = n_threads * work_floats(a.k_stride, a.v_stride);
     const int64_t          stored = a.k->ne[2] * a.n_i * a.n_sections * (a.dv + 2);
     return (size_t) (LINE + n + (are_few(&a) ? stored : 0)) * sizeof(float);
 }
@@ -574,23 +574,23 @@ bool ggml_lrnn_cpu_attention(const struct ggml_compute_params * params, struct g
     if (!is_ours(op)) {
         return false;
     }
-    const struct attention a      = attention_of(op);
-    const int64_t          size   = work_floats(a.k_stride, a.v_stride);
+    const struct attention a = attention_of(op);
+    const int64_t          size = work_floats(a.k_stride, a.v_stride);
     const int64_t          n_head = a.k->ne[2];
-    const uintptr_t        line   = LINE * sizeof(float);
+    const uintptr_t        line = LINE * sizeof(float);
     float *                work = (float *) (((uintptr_t) params->wdata + line - 1) / line * line);
-    float *                own  = work + params->ith * size;
-    const struct work      w    = work_at(&own, a.k_stride, a.v_stride);
+    float *                own = work + params->ith * size;
+    const struct work      w = work_at(&own, a.k_stride, a.v_stride);
     float *                stored = work + params->nth * size;
 
     // parts of a head, and heads of an item: as many as fit, but several items per thread
     const bool few = are_few(&a);
-    int64_t    n   = at_most(a.n_i, QUERIES);
+    int64_t    n = at_most(a.n_i, QUERIES);
     while (n > FEW && n_head * ((a.n_i + n - 1) / n) < 4 * params->nth) {
         n /= 2;
     }
     const int64_t n_parts = few ? a.n_sections : (a.n_i + n - 1) / n;
-    const int64_t most  = at_most(at_most(n_head * n_parts / (4 * params->nth), ROWS / n), n_head);
+    const int64_t most = at_most(at_most(n_head * n_parts / (4 * params->nth), ROWS / n), n_head);
     const int64_t heads = most > 1 ? most : 1;
     const int64_t n_items = (n_head + heads - 1) / heads * n_parts;
 
@@ -599,10 +599,10 @@ bool ggml_lrnn_cpu_attention(const struct ggml_compute_params * params, struct g
     }
     ggml_barrier(params->threadpool);
     for (int64_t at = params->ith; at < n_items;
-            at      = ggml_threadpool_chunk_add(params->threadpool, 1)) {
+            at = ggml_threadpool_chunk_add(params->threadpool, 1)) {
         const int64_t     part = at % n_parts;
-        const int64_t     h0   = at / n_parts * heads;
-        const int64_t     i0   = few ? 0 : part * n;
+        const int64_t     h0 = at / n_parts * heads;
+        const int64_t     i0 = few ? 0 : part * n;
         const struct item item = { h0, at_most(heads, n_head - h0), i0, at_most(n, a.n_i - i0) };
         if (few) {
             run_section(&a, &w, &item, part, stored);

@@ -14,8 +14,8 @@
 #include <sched.h>
 
 enum {
-    SPINS    = 1024,
-    LINES    = 8,          // to fetch between two looks at the barrier
+    SPINS = 1024,
+    LINES = 8,             // to fetch between two looks at the barrier
     MAX_SIZE = 512 * 1024, // bytes to fetch before they are used: half of a second-level cache
 };
 

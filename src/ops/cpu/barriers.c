@@ -108,7 +108,7 @@ static bool is_weight(const struct ggml_tensor * t) {
 }
 
 static struct use use_of(const struct ggml_tensor * node, bool is_private) {
-    struct use u           = { .kind = kind_of(node, is_private) };
+    struct use u = { .kind = kind_of(node, is_private) };
     u.writes[u.n_writes++] = bytes_of(node);
     for (int i = 0; i < GGML_MAX_SRC; ++i) {
         const struct ggml_tensor * src = node->src[i];
@@ -171,11 +171,11 @@ static void plan_barrier(struct planner * p, struct plan_step * step) {
     step->barrier = true;
     if (p->n_products > 0) {
         step->clear = (int8_t) p->set;
-        p->set      = 1 - p->set;
+        p->set = 1 - p->set;
     }
-    p->n_products   = 0;
+    p->n_products = 0;
     p->has_counters = true;
-    p->n_since      = 0;
+    p->n_since = 0;
 }
 
 // ggml may compute RMS_NORM and the MUL that follows at the same time, without a look at the second
@@ -192,14 +192,14 @@ static void plan_node(
         struct planner * p, const struct ggml_cgraph * graph, int i, struct plan_step * steps) {
     const struct ggml_tensor * node = graph->nodes[i];
     struct plan_step *         step = &steps[i];
-    *step                           = (struct plan_step) { .clear = -1, .counters = -1 };
+    *step = (struct plan_step) { .clear = -1, .counters = -1 };
     if (ggml_op_is_empty(node->op) || (node->flags & GGML_TENSOR_FLAG_COMPUTE) == 0) {
         return;
     }
     if (node->op == GGML_OP_MUL_MAT) {
         // ggml has buffers with weights in another order, for kernels of its own
         ggml_backend_buffer_t buffer = node->src[0]->buffer;
-        step->kernel                 = product_kernel_of(node);
+        step->kernel = product_kernel_of(node);
         step->is_private = step->kernel != NULL && product_is_private(step->kernel, node) &&
                            (buffer == NULL || ggml_backend_buffer_is_host(buffer));
     }
@@ -229,14 +229,14 @@ static void plan_node(
 static bool reserve(struct ggml_lrnn_cpu_plan * plan, int n_nodes, int n_threads) {
     if (n_nodes > plan->max_nodes) {
         free(plan->steps);
-        plan->steps     = malloc((size_t) n_nodes * sizeof(*plan->steps));
+        plan->steps = malloc((size_t) n_nodes * sizeof(*plan->steps));
         plan->max_nodes = plan->steps != NULL ? n_nodes : 0;
     }
     if (n_threads > plan->max_threads) {
         const size_t n = (size_t) n_threads;
         free(plan->threads);
         free(plan->counters);
-        plan->threads  = aligned_alloc(CACHE_LINE, n * sizeof(*plan->threads));
+        plan->threads = aligned_alloc(CACHE_LINE, n * sizeof(*plan->threads));
         plan->counters = aligned_alloc(CACHE_LINE, n * 2 * MAX_PRODUCTS * sizeof(*plan->counters));
         plan->max_threads = plan->threads != NULL && plan->counters != NULL ? n_threads : 0;
     }
@@ -277,16 +277,16 @@ struct ggml_cplan ggml_lrnn_cpu_plan_graph(struct ggml_lrnn_cpu_plan ** kept,
     }
     struct planner planner; // not cleared: `since` is large
     planner.n_since = planner.set = planner.n_products = 0;
-    planner.has_counters                               = false;
+    planner.has_counters = false;
     for (int i = 0; i < graph->n_nodes; ++i) {
         plan_node(&planner, graph, i, plan->steps);
     }
-    plan->uid       = graph->uid;
-    plan->nodes     = graph->nodes;
-    plan->n_nodes   = graph->n_nodes;
+    plan->uid = graph->uid;
+    plan->nodes = graph->nodes;
+    plan->n_nodes = graph->n_nodes;
     plan->n_threads = n_threads;
     cplan.lrnn_plan = plan;
-    plan->cplan     = cplan;
+    plan->cplan = cplan;
     return cplan;
 }
 

@@ -7,9 +7,9 @@
 
 void scan_fill_nan(
         struct ggml_tensor * dst, const struct scan_dims * dims, const struct scan_seq * seq) {
-    const int64_t row   = dims->n_head * dims->d_v;
+    const int64_t row = dims->n_head * dims->d_v;
     int64_t       first = seq->first < 0 ? 0 : seq->first;
-    int64_t       last  = seq->first + seq->count;
+    int64_t       last = seq->first + seq->count;
     if (last > dims->n_tokens) {
         last = dims->n_tokens;
     }

@@ -287,12 +287,12 @@ SIMD_INLINE vec vec_power16(vec j) {
 SIMD_INLINE vec vec_exp_near(vec x) {
     // 1.5·2^19: adding it rounds to a multiple of 1/16, with j in the lowest four bits
     const vec magic = vec_set1(786432.0f);
-    const vec nm    = vec_fma(x, vec_set1(1.442695041f), magic);
-    const vec n     = nm - magic;
+    const vec nm = vec_fma(x, vec_set1(1.442695041f), magic);
+    const vec n = nm - magic;
 
     // ln 2 in two parts, the first with trailing zeros
     const vec r_hi = vec_fma(n, vec_set1(-0.693145752f), x);
-    const vec r    = vec_fma(n, vec_set1(-1.42860677e-6f), r_hi);
+    const vec r = vec_fma(n, vec_set1(-1.42860677e-6f), r_hi);
 
     const vec p = vec_fma(r, vec_set1(0.166666672f), vec_set1(0.5000162f));
     const vec q = vec_fma(p, r * r, r);
@@ -320,19 +320,19 @@ SIMD_INLINE vec vec_exp(vec x) {
 
 SIMD_INLINE vec vec_exp_scaled_near(vec x, vec y) {
     const vec magic = vec_set1(786432.0f); // as above
-    const vec nm    = vec_fma(x, y, magic);
-    const vec n     = nm - magic;
-    const vec f     = vec_fma(x, y, -n);
-    const vec p     = vec_fma(f, vec_set1(0.0555021364f), vec_set1(0.240234288f));
-    const vec q     = vec_fma(p, f, vec_set1(0.693147183f)) * f;
-    const vec t     = vec_power16(nm);
+    const vec nm = vec_fma(x, y, magic);
+    const vec n = nm - magic;
+    const vec f = vec_fma(x, y, -n);
+    const vec p = vec_fma(f, vec_set1(0.0555021364f), vec_set1(0.240234288f));
+    const vec q = vec_fma(p, f, vec_set1(0.693147183f)) * f;
+    const vec t = vec_power16(nm);
     return (vec) _mm512_scalef_ps((__m512) vec_fma(t, q, t), (__m512) n);
 }
 
 // The same for any x and y; 0 below x y = -126, where the result would be subnormal; infinity from
 // 128 on.
 SIMD_INLINE vec vec_exp_scaled(vec x, vec y) {
-    const __m512    z    = (__m512) (x * y);
+    const __m512    z = (__m512) (x * y);
     const __mmask16 kept = _mm512_cmp_ps_mask(z, (__m512) vec_set1(-126.0f), _CMP_NLT_UQ);
     const __mmask16 over = _mm512_cmp_ps_mask(z, (__m512) vec_set1(128.0f), _CMP_GE_OQ);
     const __m512    e = _mm512_maskz_mov_ps(kept, (__m512) vec_exp_scaled_near(x, y)); // NaN stays
@@ -354,33 +354,33 @@ SIMD_INLINE bool vec_is_near(vec x, float bound) {
 //     e^r = 1 + r + r² q(r),   relative error 4e-9
 //
 SIMD_INLINE vec vec_exp(vec x) {
-    const vec   lo    = vec_set1(-87.33654f);
-    const vec   hi    = vec_set1(88.72283f);
+    const vec   lo = vec_set1(-87.33654f);
+    const vec   hi = vec_set1(88.72283f);
     const vec_i under = x < lo;
-    const vec_i over  = x > hi;
-    const vec   xc    = vec_select(under, lo, vec_select(over, hi, x));
+    const vec_i over = x > hi;
+    const vec   xc = vec_select(under, lo, vec_select(over, hi, x));
     // 1.5·2^23: adding it rounds to an integer in the low bits
     const vec magic = vec_set1(12582912.0f);
-    const vec nm    = vec_fma(xc, vec_set1(1.442695041f), magic);
-    const vec n     = nm - magic;
+    const vec nm = vec_fma(xc, vec_set1(1.442695041f), magic);
+    const vec n = nm - magic;
 
     // ln 2 in two parts, the first with trailing zeros
     const vec r_hi = vec_fma(n, vec_set1(-0.693145752f), xc);
-    const vec r    = vec_fma(n, vec_set1(-1.42860677e-6f), r_hi);
+    const vec r = vec_fma(n, vec_set1(-1.42860677e-6f), r_hi);
 
     vec p = vec_set1(0.001381454f);
-    p     = vec_fma(p, r, vec_set1(0.008368745f));
-    p     = vec_fma(p, r, vec_set1(0.041668389f));
-    p     = vec_fma(p, r, vec_set1(0.166665211f));
-    p     = vec_fma(p, r, vec_set1(0.499999940f));
-    p     = vec_fma(p, r, vec_set1(1.0f));
-    p     = vec_fma(p, r, vec_set1(1.0f));
+    p = vec_fma(p, r, vec_set1(0.008368745f));
+    p = vec_fma(p, r, vec_set1(0.041668389f));
+    p = vec_fma(p, r, vec_set1(0.166665211f));
+    p = vec_fma(p, r, vec_set1(0.499999940f));
+    p = vec_fma(p, r, vec_set1(1.0f));
+    p = vec_fma(p, r, vec_set1(1.0f));
     // 2^n as two factors, because 2^128 is not representable
-    const vec_i bits   = (vec_i) nm - (vec_i) magic;
-    const vec_i half   = bits >> 1;
+    const vec_i bits = (vec_i) nm - (vec_i) magic;
+    const vec_i half = bits >> 1;
     const vec   scale1 = (vec) ((half + 127) << 23);
     const vec   scale2 = (vec) ((bits - half + 127) << 23);
-    const vec   e      = p * scale1 * scale2;
+    const vec   e = p * scale1 * scale2;
     return vec_select(under, (vec) { 0.0f }, vec_select(over, vec_set1(INFINITY), e));
 }
 

@@ -16,17 +16,17 @@
 //
 SIMD_INLINE vec vec_softplus(vec x) {
     const vec zero = { 0.0f };
-    const vec t    = vec_exp(vec_select(x > zero, -x, x));
-    const vec s    = t / (vec_set1(2.0f) + t);
-    const vec q    = s * s;
-    vec       p    = vec_set1(2.0f / 15);
-    p              = vec_fma(p, q, vec_set1(2.0f / 13));
-    p              = vec_fma(p, q, vec_set1(2.0f / 11));
-    p              = vec_fma(p, q, vec_set1(2.0f / 9));
-    p              = vec_fma(p, q, vec_set1(2.0f / 7));
-    p              = vec_fma(p, q, vec_set1(2.0f / 5));
-    p              = vec_fma(p, q, vec_set1(2.0f / 3));
-    p              = vec_fma(p, q, vec_set1(2.0f));
+    const vec t = vec_exp(vec_select(x > zero, -x, x));
+    const vec s = t / (vec_set1(2.0f) + t);
+    const vec q = s * s;
+    vec       p = vec_set1(2.0f / 15);
+    p = vec_fma(p, q, vec_set1(2.0f / 13));
+    p = vec_fma(p, q, vec_set1(2.0f / 11));
+    p = vec_fma(p, q, vec_set1(2.0f / 9));
+    p = vec_fma(p, q, vec_set1(2.0f / 7));
+    p = vec_fma(p, q, vec_set1(2.0f / 5));
+    p = vec_fma(p, q, vec_set1(2.0f / 3));
+    p = vec_fma(p, q, vec_set1(2.0f));
     return vec_fma(p, s, vec_select(x > zero, x, zero));
 }
 
@@ -59,12 +59,12 @@ bool ggml_lrnn_cpu_unary(const struct ggml_compute_params * params, struct ggml_
             !ggml_is_contiguous(src) || !ggml_is_contiguous(dst)) {
         return false;
     }
-    const float * x     = src->data;
-    float *       y     = dst->data;
-    const int64_t n     = ggml_nelements(dst);
+    const float * x = src->data;
+    float *       y = dst->data;
+    const int64_t n = ggml_nelements(dst);
     const int64_t share = ((n + params->nth - 1) / params->nth + VEC - 1) / VEC * VEC;
     const int64_t begin = share * params->ith < n ? share * params->ith : n;
-    const int64_t end   = begin + share < n ? begin + share : n;
+    const int64_t end = begin + share < n ? begin + share : n;
     switch (ggml_get_unary_op(dst)) { // one loop for each
         case GGML_UNARY_OP_EXP: apply_range(GGML_UNARY_OP_EXP, x, y, begin, end); break;
         case GGML_UNARY_OP_SIGMOID: apply_range(GGML_UNARY_OP_SIGMOID, x, y, begin, end); break;

@@ -23,7 +23,7 @@
 enum {
     PREPARE_PITCH = CHUNK_FACTORS + 4,
     PREPARE_SLICE = 16, // key channels in shared memory at a time
-    SLICE_PITCH   = PREPARE_SLICE + 4,
+    SLICE_PITCH = PREPARE_SLICE + 4,
 };
 
 // The chunk of a block, and the positions of its rows.
@@ -52,7 +52,7 @@ static __device__ __forceinline__ bool prepare_find(
     const cuda_batch & b = a.scan.batch;
     cuda_seq           seq;
     int                piece = 0;
-    const int          s     = cuda_find_piece(a.n_seqs, index, &piece, [&](int i) {
+    const int          s = cuda_find_piece(a.n_seqs, index, &piece, [&](int i) {
         const bool ok = cuda_seq_get(b, i, &seq);
         return ok && cuda_seq_is_mine(b, seq, ok) ? chunk_list(b, seq, a.tokens).size() : 0;
     });
@@ -61,9 +61,9 @@ static __device__ __forceinline__ bool prepare_find(
     }
     cuda_seq_get(b, s, &seq);
     const chunk_range range = chunk_list(b, seq, a.tokens).at(piece);
-    chunk->first            = seq.first + range.begin;
-    chunk->n_tokens         = range.n;
-    chunk->n_factors        = range.n * a.scan.n_h;
+    chunk->first = seq.first + range.begin;
+    chunk->n_tokens = range.n;
+    chunk->n_factors = range.n * a.scan.n_h;
     return true;
 }
 
@@ -83,11 +83,11 @@ static __device__ __forceinline__ void prepare_copy(float (*to)[SLICE_PITCH],
         constexpr int QUADS = PREPARE_SLICE / 4;
 #pragma unroll
         for (int x = 0; x < CHUNK_FACTORS * QUADS / CHUNK_THREADS; ++x) {
-            const int     at   = x * CHUNK_THREADS + (int) threadIdx.x;
-            const int     i    = at % QUADS * 4;
+            const int     at = x * CHUNK_THREADS + (int) threadIdx.x;
+            const int     i = at % QUADS * 4;
             float4 *      four = (float4 *) &to[at / QUADS][i];
             const float * from = row[at / QUADS];
-            const bool    has  = from != nullptr && d0 + i < d_k;
+            const bool    has = from != nullptr && d0 + i < d_k;
             if (has || missing == 0.0f) {
                 cuda_copy_four(four, from + d0 + i, has);
             } else {
@@ -97,8 +97,8 @@ static __device__ __forceinline__ void prepare_copy(float (*to)[SLICE_PITCH],
         return;
     }
     for (int x = (int) threadIdx.x; x < CHUNK_FACTORS * PREPARE_SLICE; x += CHUNK_THREADS) {
-        const int  e   = x / PREPARE_SLICE;
-        const int  i   = x % PREPARE_SLICE;
+        const int  e = x / PREPARE_SLICE;
+        const int  i = x % PREPARE_SLICE;
         const bool has = row[e] != nullptr && d0 + i < d_k;
         if (has || missing == 0.0f) {
             cuda_copy(&to[e][i], row[e] + d0 + i, has);
@@ -155,11 +155,11 @@ static __device__ __forceinline__ void prepare_products(const chunk_args & a, co
         float (*L)[PREPARE_PITCH], prepare_rows & rows, prepare_plain & slice) {
     const householder_cuda_args & s = a.scan;
 
-    const int tid   = (int) threadIdx.x;
-    const int g     = tid % 32 / 4;
-    const int m     = tid % 4;
-    const int top   = tid / 32 * CHUNK_ROWS;
-    const int d_k   = s.batch.d_k;
+    const int tid = (int) threadIdx.x;
+    const int g = tid % 32 / 4;
+    const int m = tid % 4;
+    const int top = tid / 32 * CHUNK_ROWS;
+    const int d_k = s.batch.d_k;
     const int n_key = // columns up to the diagonal
             FORM == CHUNK_DELTA && top < c.n_factors ? top + CHUNK_ROWS : 0;
     const int reach = (top + CHUNK_ROWS) * s.n_h; // factors that the queries of these rows see
@@ -294,7 +294,7 @@ template <int FORM> struct prepare_slice {
         }
         float product = 1.0f;
         for (int x = 0; x < CHUNK_ROWS; ++x) {
-            const int   e      = w * CHUNK_ROWS + x;
+            const int   e = w * CHUNK_ROWS + x;
             const float before = product;
             product *= gate[e][i];
             if (FORM == CHUNK_DELTA) {
@@ -303,9 +303,9 @@ template <int FORM> struct prepare_slice {
             query_begin[e][i] = (early(e, has_bonus) ? before : product) * query[e][i];
         }
         whole[w][i] = product;
-        product     = 1.0f;
+        product = 1.0f;
         for (int x = CHUNK_ROWS - 1; x >= 0; --x) {
-            const int e   = w * CHUNK_ROWS + x;
+            const int e = w * CHUNK_ROWS + x;
             key_end[e][i] = product * key[e][i];
             product *= gate[e][i];
         }
@@ -318,8 +318,8 @@ template <int FORM> struct prepare_slice {
         constexpr int AT_ONCE = CHUNK_THREADS / PREPARE_SLICE;
 
         const int d_k = a.scan.batch.d_k;
-        const int i   = (int) threadIdx.x % PREPARE_SLICE;
-        const int e0  = (int) threadIdx.x / PREPARE_SLICE;
+        const int i = (int) threadIdx.x % PREPARE_SLICE;
+        const int e0 = (int) threadIdx.x / PREPARE_SLICE;
         if (d0 + i >= d_k) {
             return;
         }
@@ -336,7 +336,7 @@ template <int FORM> struct prepare_slice {
                 const int e = w * CHUNK_ROWS + x * AT_ONCE + e0;
                 if (e < c.n_factors) {
                     const int64_t at = c.factor_row(a, e) * d_k + d0 + i;
-                    a.key_out[at]    = after * key_end[e][i];
+                    a.key_out[at] = after * key_end[e][i];
                     if (FORM == CHUNK_DELTA) {
                         a.key_in[at] = before * key_begin[FORM == CHUNK_DELTA ? e : 0][i];
                     }
@@ -360,40 +360,40 @@ template <int FORM>
 static __device__ __forceinline__ void prepare_products_channel(const chunk_args & a,
         const chunk_place & c, float (*L)[PREPARE_PITCH], prepare_rows & rows,
         prepare_slice<FORM> & slice) {
-    const householder_cuda_args & s     = a.scan;
+    const householder_cuda_args & s = a.scan;
     constexpr bool                DELTA = FORM == CHUNK_DELTA;
 
-    const int n_h  = s.n_h;
+    const int n_h = s.n_h;
     const int lane = (int) threadIdx.x % 32;
-    const int w    = (int) threadIdx.x / 32;
-    const int g    = lane / 4;
-    const int m    = lane % 4;
-    const int top  = w * CHUNK_ROWS;
+    const int w = (int) threadIdx.x / 32;
+    const int g = lane / 4;
+    const int m = lane % 4;
+    const int top = w * CHUNK_ROWS;
     const int self = lane % CHUNK_ROWS; // the column of this lane inside a group
 
     // Inside a group, half of the lanes have keys and half queries; or, if there is one kind of
     // rows, half have the even channels and half the odd ones.
-    const bool    ask   = lane >= CHUNK_ROWS;
+    const bool    ask = lane >= CHUNK_ROWS;
     const float * bonus = a.bonus.data != nullptr ? cuda_row(a.bonus, c.h, 0, 0) : nullptr;
 
     float kk[CHUNK_FACTORS / 8 - 2][4] = {};
     float qk[CHUNK_FACTORS / 8 - 2][4] = {};
-    float inside[CHUNK_ROWS]           = {};
+    float inside[CHUNK_ROWS] = {};
 
     if (threadIdx.x < CHUNK_FACTORS) {
         const int     e = (int) threadIdx.x;
         const int     f = e % n_h;
         const int64_t t = c.token(e, n_h);
-        rows.token[e]   = e / n_h;
-        rows.key[e]     = e >= c.n_factors                   ? nullptr
-                          : FORM == CHUNK_RANK_ONE && f == 0 ? cuda_row(s.w, c.h, 0, t)
-                          : FORM == CHUNK_RANK_ONE           ? cuda_row(s.k, c.h, 0, t)
-                                                             : cuda_row(s.k, c.h, f, t);
-        rows.query[e]   = e >= c.n_factors         ? nullptr
-                          : f == n_h - 1           ? cuda_row(s.q, c.h, 0, t)
-                          : FORM == CHUNK_RANK_ONE ? cuda_row(s.r, c.h, 0, t)
-                                                   : nullptr;
-        rows.gate[e]    = e < c.n_factors && f == 0 ? cuda_row(s.gate, c.h, 0, t) : nullptr;
+        rows.token[e] = e / n_h;
+        rows.key[e] = e >= c.n_factors                   ? nullptr
+                      : FORM == CHUNK_RANK_ONE && f == 0 ? cuda_row(s.w, c.h, 0, t)
+                      : FORM == CHUNK_RANK_ONE           ? cuda_row(s.k, c.h, 0, t)
+                                                         : cuda_row(s.k, c.h, f, t);
+        rows.query[e] = e >= c.n_factors         ? nullptr
+                        : f == n_h - 1           ? cuda_row(s.q, c.h, 0, t)
+                        : FORM == CHUNK_RANK_ONE ? cuda_row(s.r, c.h, 0, t)
+                                                 : nullptr;
+        rows.gate[e] = e < c.n_factors && f == 0 ? cuda_row(s.gate, c.h, 0, t) : nullptr;
     }
     for (int d0 = 0; d0 < s.batch.d_k; d0 += PREPARE_SLICE) {
         __syncthreads(); // the previous slice has been used
@@ -430,14 +430,14 @@ static __device__ __forceinline__ void prepare_products_channel(const chunk_args
         }
         for (int i = DELTA ? 0 : ask; i < PREPARE_SLICE; i += DELTA ? 1 : 2) {
             const float own = bonus != nullptr ? slice.bonus[i] : 1.0f;
-            float       p   = slice.key[top + self][i];
+            float       p = slice.key[top + self][i];
 #pragma unroll
             for (int x = 0; x < CHUNK_ROWS; ++x) { // p = D_xi ∘ k_i
                 const float row = !DELTA || ask ? slice.query[top + x][i] : slice.key[top + x][i];
                 const float before = x == self ? own * p : p;
                 p *= x > self ? slice.gate[top + x][i] : 1.0f;
                 const float term = slice.early(x, bonus != nullptr) ? before : p;
-                inside[x]        = x >= self ? fmaf(row, term, inside[x]) : inside[x];
+                inside[x] = x >= self ? fmaf(row, term, inside[x]) : inside[x];
             }
         }
     }
@@ -452,10 +452,10 @@ static __device__ __forceinline__ void prepare_products_channel(const chunk_args
     for (int tile = 0; tile < CHUNK_FACTORS / 8; ++tile) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const int  row    = tile_row(top, i);
-            const int  col    = tile_col(tile, i);
+            const int  row = tile_row(top, i);
+            const int  col = tile_col(tile, i);
             const bool before = tile / 2 < w;
-            const bool reads  = rows.query[row] != nullptr && !slice.solves(row);
+            const bool reads = rows.query[row] != nullptr && !slice.solves(row);
             if (before && DELTA) {
                 L[row][col] = kk[tile < 6 ? tile : 0][i];
             } else if (before && FORM == CHUNK_RANK_ONE) {
@@ -497,7 +497,7 @@ static __device__ __forceinline__ void prepare_solve(const chunk_args & a, const
 #pragma unroll
         for (int i = 0; i < e; i += 4) {
             const float4 l = matrix[e][i / 4];
-            sum[0]         = fmaf(l.x, x[i], sum[0]);
+            sum[0] = fmaf(l.x, x[i], sum[0]);
             if (i + 1 < e) {
                 sum[1] = fmaf(l.y, x[i + 1], sum[1]);
             }
@@ -521,13 +521,13 @@ static __device__ __forceinline__ void prepare_solve(const chunk_args & a, const
 template <int GATE, int FORM>
 static __global__ void __launch_bounds__(CHUNK_THREADS, 3) chunk_prepare(const chunk_args a) {
     constexpr bool CHANNEL = GATE == HOUSEHOLDER_GATE_CHANNEL;
-    constexpr bool SOLVE   = FORM != CHUNK_DIAGONAL;
-    constexpr bool MATRIX  = SOLVE || GATE == HOUSEHOLDER_GATE_HEAD;
+    constexpr bool SOLVE = FORM != CHUNK_DIAGONAL;
+    constexpr bool MATRIX = SOLVE || GATE == HOUSEHOLDER_GATE_HEAD;
 
     __shared__ float4 matrix[MATRIX ? CHUNK_FACTORS : 1][PREPARE_PITCH / 4];
     __shared__ float  beta[CHUNK_FACTORS];
 
-    const householder_cuda_args & s   = a.scan;
+    const householder_cuda_args & s = a.scan;
     const int                     tid = (int) threadIdx.x;
 
     // L / β, below the diagonal

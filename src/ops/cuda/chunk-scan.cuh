@@ -29,10 +29,10 @@ struct chunk_right {
     }
     __device__ __forceinline__ void get(int step, int half, mma_split b[2]) const {
         const chunk_fragment f = at(step, half, (int) threadIdx.x % 32);
-        b[0].hi                = f.hi[0];
-        b[1].hi                = f.hi[1];
-        b[0].lo                = f.lo[0];
-        b[1].lo                = f.lo[1];
+        b[0].hi = f.hi[0];
+        b[1].hi = f.hi[1];
+        b[0].lo = f.lo[0];
+        b[1].lo = f.lo[1];
     }
     // one element; hi + lo is the number that was split
     __device__ __forceinline__ float get_one(int row, int half, int col) const {
@@ -45,12 +45,12 @@ struct chunk_right {
         for (int half = 0; half < 2; ++half) {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                const int        row  = tile_row(0, i); // of the group
+                const int        row = tile_row(0, i); // of the group
                 const int        lane = tile_col(0, i) * 4 + row / 4;
-                chunk_fragment & f    = at(top / 8 + row / 2 % 2, half, lane);
-                const mma_split  x    = mma_split_of(tile[half][i]);
-                f.hi[row % 2]         = x.hi;
-                f.lo[row % 2]         = x.lo;
+                chunk_fragment & f = at(top / 8 + row / 2 % 2, half, lane);
+                const mma_split  x = mma_split_of(tile[half][i]);
+                f.hi[row % 2] = x.hi;
+                f.lo[row % 2] = x.lo;
             }
         }
     }
@@ -65,7 +65,7 @@ struct chunk_row {
     template <bool ALIGNED> __device__ __forceinline__ void get(int group, float x[4]) const {
         const int     first = 16 * group + (int) threadIdx.x % 4 * 4;
         const int     there = n - first;
-        const float * from  = data + first;
+        const float * from = data + first;
         if constexpr (ALIGNED) {
             const float4 four =
                     there > 0 ? cuda_load_four(from) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -147,7 +147,7 @@ template <int DK> struct chunk_state {
                         from != nullptr && r < b.d_k ? from + (int64_t) r * b.d_v : nullptr;
                 const float2 pair =
                         chunk_pair_at(row, begin + tile_col(x / 4, x % 4), b.d_v, b.aligned);
-                S[t][x / 4][x % 4]     = pair.x;
+                S[t][x / 4][x % 4] = pair.x;
                 S[t][x / 4][x % 4 + 1] = pair.y;
             }
         }
@@ -220,7 +220,7 @@ template <int DK> struct chunk_state {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 const int r = top(t) + (int) threadIdx.x % 32 / 4 + i % 2 * 8;
-                a[t][i]     = r < d_k ? k[i / 2][r] : 0.0f;
+                a[t][i] = r < d_k ? k[i / 2][r] : 0.0f;
             }
         }
     }
@@ -270,8 +270,8 @@ template <int DK> struct chunk_state {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 const float k = chunk_at(key, tile_row(top(t), i), d_k);
-                S[t][0][i]    = fmaf(k, u[i % 2], S[t][0][i]);
-                S[t][1][i]    = fmaf(k, u[2 + i % 2], S[t][1][i]);
+                S[t][0][i] = fmaf(k, u[i % 2], S[t][0][i]);
+                S[t][1][i] = fmaf(k, u[2 + i % 2], S[t][1][i]);
             }
         }
     }
@@ -292,13 +292,13 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
     const cuda_batch &            b = s.batch;
     cuda_wait();
 
-    const int  h        = (int) (blockIdx.x % b.n_head);
-    const int  begin    = (int) blockIdx.y * CHUNK_COLS;
-    const int  end      = begin + CHUNK_COLS < b.d_v ? begin + CHUNK_COLS : b.d_v;
-    const int  tid      = (int) threadIdx.x;
-    const int  g        = tid % 32 / 4;
-    const int  top      = tid / 32 * CHUNK_ROWS;
-    const bool channel  = s.gate_width > 1;
+    const int  h = (int) (blockIdx.x % b.n_head);
+    const int  begin = (int) blockIdx.y * CHUNK_COLS;
+    const int  end = begin + CHUNK_COLS < b.d_v ? begin + CHUNK_COLS : b.d_v;
+    const int  tid = (int) threadIdx.x;
+    const int  g = tid % 32 / 4;
+    const int  top = tid / 32 * CHUNK_ROWS;
+    const bool channel = s.gate_width > 1;
     const bool rank_one = SOLVE && s.r.data != nullptr;
 
     cuda_seq  seq;
@@ -323,24 +323,24 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
 
     // Where this thread's factors are in a chunk, and the rows of this head: divisions are slow and
     // have the same results in every chunk.
-    const int     t_key  = tid / s.n_h;
-    const int     f_key  = tid % s.n_h;
+    const int     t_key = tid / s.n_h;
+    const int     f_key = tid % s.n_h;
     const int     t_v[2] = { (top + g) / s.n_h, (top + g + 8) / s.n_h };
     const int     f_v[2] = { (top + g) % s.n_h, (top + g + 8) % s.n_h };
-    const float * keys   = cuda_row(s.k, h, 0, 0);
+    const float * keys = cuda_row(s.k, h, 0, 0);
     const float * values = cuda_row(s.v, h, 0, 0);
-    const float * query  = cuda_row(s.q, h, 0, 0);
-    const float * gates  = cuda_row(s.gate, h, 0, 0);
+    const float * query = cuda_row(s.q, h, 0, 0);
+    const float * gates = cuda_row(s.gate, h, 0, 0);
 
     // groups of 16 rows; the constant DK / 16 would be unrolled, with more registers than there are
     const int n_keys = (b.d_k + 15) / 16;
 
     for (int n = 0; n < list.size(); ++n) {
-        const chunk_range range     = list.at(n);
-        const int64_t     first     = seq.first + range.begin; // token of the batch
-        const int64_t     rows      = h * b.n_tokens + first;  // its row in the work buffer
+        const chunk_range range = list.at(n);
+        const int64_t     first = seq.first + range.begin; // token of the batch
+        const int64_t     rows = h * b.n_tokens + first;   // its row in the work buffer
         const int         n_factors = range.n * s.n_h;
-        const int         groups    = (n_factors + 15) / 16;
+        const int         groups = (n_factors + 15) / 16;
 
         if (s.gate_width == 1) {
             if (tid < range.n) {
@@ -351,16 +351,16 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
         // one thread per factor: its row, and the products of the gates before and after it
         if (tid < CHUNK_FACTORS) {
             const bool is = tid < n_factors; // after the last one, repeat it
-            const int  e  = is ? tid : n_factors - 1;
-            const int  t  = is ? t_key : range.n - 1;
-            const int  f  = is ? f_key : s.n_h - 1;
+            const int  e = is ? tid : n_factors - 1;
+            const int  t = is ? t_key : range.n - 1;
+            const int  f = is ? f_key : s.n_h - 1;
             float      in = 1.0f, out = 1.0f;
 #pragma unroll 8
             for (int x = 0; x < (s.gate_width == 1 ? range.n : 0); ++x) {
                 in *= x <= t ? sh_gate[x] : 1.0f;
                 out *= x > t ? sh_gate[x] : 1.0f;
             }
-            sh_in[tid]  = in;
+            sh_in[tid] = in;
             sh_out[tid] = out;
             if (channel && !range.stepped) {
                 sh_key[tid] = a.key_out + (rows * s.n_h + e) * b.d_k;
@@ -373,18 +373,18 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
         float V[2][4]; // loaded early, used below
 #pragma unroll
         for (int i = 0; i < 4; i += 2) {
-            const int     e   = tile_row(top, i);
+            const int     e = tile_row(top, i);
             const bool    has = e < n_factors && !(rank_one && e % 2 == 0);
-            const int     f   = rank_one ? 0 : f_v[i / 2];
+            const int     f = rank_one ? 0 : f_v[i / 2];
             const float * v =
                     has ? values + f * s.v.factor + (first + t_v[i / 2]) * s.v.token : nullptr;
             const bool  scaled = !SOLVE && has && s.beta.data != nullptr;
-            const float in     = scaled ? cuda_row(s.beta, h, 0, first + e)[0] : 1.0f;
+            const float in = scaled ? cuda_row(s.beta, h, 0, first + e)[0] : 1.0f;
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 const float2 pair = chunk_pair_at(v, begin + tile_col(half, i), b.d_v, a.aligned);
-                V[half][i]        = scaled ? pair.x * in : pair.x;
-                V[half][i + 1]    = scaled ? pair.y * in : pair.y;
+                V[half][i] = scaled ? pair.x * in : pair.x;
+                V[half][i + 1] = scaled ? pair.y * in : pair.y;
             }
         }
         if (!SOLVE) {
@@ -398,9 +398,9 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
         if (SOLVE && top < n_factors) {
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                const int  e   = top + g + 8 * i;
+                const int  e = top + g + 8 * i;
                 const bool has = e < n_factors && !(rank_one && e % 2 == 1); // others read nothing
-                row[i]         = { channel ? a.key_in + (rows * s.n_h + e) * b.d_k : sh_key[e],
+                row[i] = { channel ? a.key_in + (rows * s.n_h + e) * b.d_k : sh_key[e],
                     has ? b.d_k : 0 };
             }
             if (a.aligned) {
@@ -413,8 +413,8 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 const int t = top + g + 8 * i;
-                row[i]      = { channel ? a.query_in + (rows + t) * b.d_k
-                                        : query + (first + t) * s.q.token,
+                row[i] = { channel ? a.query_in + (rows + t) * b.d_k
+                                   : query + (first + t) * s.q.token,
                     t < range.n ? b.d_k : 0 };
             }
             if (a.aligned) {
@@ -429,8 +429,8 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 const float y = sh_in[tile_row(top, i)];
-                R[0][i]       = fmaf(-y, R[0][i], V[0][i]);
-                R[1][i]       = fmaf(-y, R[1][i], V[1][i]);
+                R[0][i] = fmaf(-y, R[0][i], V[0][i]);
+                R[1][i] = fmaf(-y, R[1][i], V[1][i]);
             }
             right.put(top, R);
             __syncthreads();
@@ -441,7 +441,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
 #pragma unroll
                 for (int i = 0; i < 2; ++i) {
                     const int e = top + g + 8 * i;
-                    row[i]      = { a.solve + (rows * s.n_h + e) * CHUNK_FACTORS,
+                    row[i] = { a.solve + (rows * s.n_h + e) * CHUNK_FACTORS,
                         e < n_factors ? CHUNK_FACTORS : 0 };
                 }
                 chunk_multiply<true>(U, row, top / 16 + 1, right);
@@ -473,8 +473,8 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
                     continue;
                 }
                 const bool  divide = !SOLVE && a.below.data != nullptr;
-                const float below  = divide ? cuda_row(a.below, h, 0, first + t)[0] : 1.0f;
-                float *     out    = s.out + ((first + t) * b.n_head + h) * b.d_v;
+                const float below = divide ? cuda_row(a.below, h, 0, first + t)[0] : 1.0f;
+                float *     out = s.out + ((first + t) * b.n_head + h) * b.d_v;
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     float y[2] = { s.scale * O[half][i], s.scale * O[half][i + 1] };

@@ -41,10 +41,10 @@
 
 enum {
     CHUNK_FACTORS = 64,
-    CHUNK_WARPS   = 4,
+    CHUNK_WARPS = 4,
     CHUNK_THREADS = 32 * CHUNK_WARPS,
-    CHUNK_ROWS    = CHUNK_FACTORS / CHUNK_WARPS, // rows per warp: those of one multiplication
-    CHUNK_COLS    = 16, // columns of the state per block: two multiplications wide
+    CHUNK_ROWS = CHUNK_FACTORS / CHUNK_WARPS, // rows per warp: those of one multiplication
+    CHUNK_COLS = 16, // columns of the state per block: two multiplications wide
 };
 
 enum chunk_form { CHUNK_DELTA, CHUNK_DIAGONAL, CHUNK_RANK_ONE };
@@ -85,8 +85,8 @@ struct chunk_list {
 
     __device__ __forceinline__ chunk_list(
             const cuda_batch & b, const cuda_seq & seq, int chunk_tokens) {
-        count   = (int) seq.count; // from an I32
-        tokens  = chunk_tokens;
+        count = (int) seq.count; // from an I32
+        tokens = chunk_tokens;
         stepped = 0;
         for (int s = 0; s < b.n_snap && s < count; ++s) {
             stepped = seq.snaps[s] >= 0 ? s + 1 : stepped;
@@ -101,10 +101,10 @@ struct chunk_list {
     }
     __device__ __forceinline__ chunk_range at(int c) const {
         chunk_range r;
-        r.stepped      = c >= whole;
-        r.begin        = r.stepped ? count - stepped + (c - whole) * tokens : c * tokens;
+        r.stepped = c >= whole;
+        r.begin = r.stepped ? count - stepped + (c - whole) * tokens : c * tokens;
         const int left = (r.stepped ? count : count - stepped) - r.begin;
-        r.n            = left < tokens ? left : tokens;
+        r.n = left < tokens ? left : tokens;
         return r;
     }
 };

@@ -43,7 +43,7 @@ static int cuda_oldest() {
 
 bool ggml_lrnn_cuda_is_too_old(ggml_backend_dev_t dev, int * found, int * oldest) {
     const ggml_backend_reg_t reg = ggml_backend_cuda_reg();
-    *oldest                      = cuda_oldest();
+    *oldest = cuda_oldest();
     for (size_t i = 0; i < ggml_backend_reg_dev_count(reg); ++i) {
         if (ggml_backend_reg_dev_get(reg, i) == dev) {
             *found = ggml_cuda_info().devices[i].cc / 10;

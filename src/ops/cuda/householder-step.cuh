@@ -32,7 +32,7 @@ enum householder_cuda_gate {
 template <int DK, int GATE, bool RW>
 static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::MIN_BLOCKS)
         householder_step(const householder_cuda_args a) {
-    using tile             = cuda_tile<DK>;
+    using tile = cuda_tile<DK>;
     constexpr int  FACTORS = tile::FACTORS;
     constexpr bool CHANNEL = GATE == HOUSEHOLDER_GATE_CHANNEL;
 
@@ -49,12 +49,12 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
     const cuda_batch & b = a.batch;
     cuda_wait();
 
-    const int h     = (int) (blockIdx.x % b.n_head);
+    const int h = (int) (blockIdx.x % b.n_head);
     const int n_thr = (int) blockDim.x;
-    const int tid   = (int) threadIdx.x;
+    const int tid = (int) threadIdx.x;
     const int width = n_thr / 32 * tile::WARP_COLS; // columns of this block
     const int begin = (int) blockIdx.y * width;
-    const int end   = begin + width < b.d_v ? begin + width : b.d_v;
+    const int end = begin + width < b.d_v ? begin + width : b.d_v;
 
     cuda_seq   seq;
     const bool ok = cuda_seq_get(b, (int) (blockIdx.x / b.n_head), &seq);
@@ -67,7 +67,7 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
     }
 
     const int     n_warps = n_thr / 32;
-    const int64_t total   = seq.count * a.n_h; // factors
+    const int64_t total = seq.count * a.n_h; // factors
 
     // the next factor that this warp copies: factor f_next of token t_next of the batch
     int64_t t_next = seq.first;
@@ -118,9 +118,9 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
     S.load(b, seq, h, begin);
     S.store(b, seq, h, begin, 0);
 
-    int64_t n      = 0; // token of the sequence
+    int64_t n = 0; // token of the sequence
     int     factor = 0;
-    int     x      = 0; // buffer in use
+    int     x = 0; // buffer in use
 
     for (int64_t e0 = 0; e0 < total; e0 += FACTORS, x = 1 - x) {
         const int n_now = total - e0 < FACTORS ? (int) (total - e0) : FACTORS;

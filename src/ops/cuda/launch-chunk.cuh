@@ -40,14 +40,14 @@ static inline struct path_choice chunk_choose(const struct ggml_tensor * op, boo
 static inline void chunk_divide(
         const struct path_choice & choice, cuda_batch * step, cuda_batch * chunk) {
     if (choice.step && choice.chunk) {
-        step->max_count  = choice.from - 1;
+        step->max_count = choice.from - 1;
         chunk->min_count = choice.from;
     }
 }
 
 // Floats of work buffer, in the order of chunk_args
 static inline int64_t chunk_work_floats(const struct scan_dims & dims, int form, bool channel) {
-    const int64_t n_h  = chunk_factors(dims, form);
+    const int64_t n_h = chunk_factors(dims, form);
     const int64_t keys = form == CHUNK_DIAGONAL ? n_h : 2 * n_h;
     return work_round(dims.n_head * dims.n_tokens *
                       (((form == CHUNK_DIAGONAL ? 0 : n_h) + 1) * CHUNK_FACTORS +
@@ -62,38 +62,38 @@ static inline bool rows_aligned(const cuda_rows & x) {
 template <int FORM, typename Launch>
 static void launch_chunk(Launch & launch, const householder_cuda_args & scan,
         const cuda_rows & bonus, const cuda_rows & below, int64_t n_seqs, float * work) {
-    constexpr bool     SOLVE   = FORM != CHUNK_DIAGONAL;
-    const cuda_batch & b       = scan.batch;
+    constexpr bool     SOLVE = FORM != CHUNK_DIAGONAL;
+    const cuda_batch & b = scan.batch;
     const bool         channel = scan.gate_width > 1;
-    const int64_t      tokens  = b.n_head * b.n_tokens;
+    const int64_t      tokens = b.n_head * b.n_tokens;
     const int64_t      factors = tokens * scan.n_h;
-    const auto         take    = [&](bool there, int64_t floats) {
+    const auto         take = [&](bool there, int64_t floats) {
         float * at = there ? work : nullptr;
         work += there ? floats : 0;
         return at;
     };
     chunk_args args;
-    args.scan    = scan;
-    args.bonus   = bonus;
-    args.below   = below;
-    args.n_seqs  = (int) n_seqs;
-    args.tokens  = CHUNK_FACTORS / scan.n_h;
+    args.scan = scan;
+    args.bonus = bonus;
+    args.below = below;
+    args.n_seqs = (int) n_seqs;
+    args.tokens = CHUNK_FACTORS / scan.n_h;
     args.aligned = rows_aligned(scan.q) && rows_aligned(scan.k) && rows_aligned(scan.v) &&
                    (!channel || rows_aligned(scan.gate)) && rows_aligned(scan.r) &&
                    rows_aligned(scan.w);
-    args.solve    = take(SOLVE, factors * CHUNK_FACTORS);
-    args.read     = take(true, tokens * CHUNK_FACTORS);
-    args.key_in   = take(channel && SOLVE, factors * b.d_k);
-    args.key_out  = take(channel, factors * b.d_k);
+    args.solve = take(SOLVE, factors * CHUNK_FACTORS);
+    args.read = take(true, tokens * CHUNK_FACTORS);
+    args.key_in = take(channel && SOLVE, factors * b.d_k);
+    args.key_out = take(channel, factors * b.d_k);
     args.query_in = take(channel, tokens * b.d_k);
     args.gate_all = take(channel, tokens * b.d_k);
 
     // The lengths are on the device. These are the maxima for any batch. Sequences: those that are
     // long enough. Chunks: the full ones, and for each sequence a partial one and a partial stepped
     // one; but each chunk has a token.
-    const int64_t longs  = b.min_count > 0 ? b.n_tokens / b.min_count : n_seqs;
-    const int64_t seqs   = longs < n_seqs ? longs : n_seqs;
-    const int64_t most   = b.n_tokens / args.tokens + seqs * (b.n_snap > 0 ? 2 : 1);
+    const int64_t longs = b.min_count > 0 ? b.n_tokens / b.min_count : n_seqs;
+    const int64_t seqs = longs < n_seqs ? longs : n_seqs;
+    const int64_t most = b.n_tokens / args.tokens + seqs * (b.n_snap > 0 ? 2 : 1);
     const int64_t chunks = most < b.n_tokens ? most : b.n_tokens;
     const dim3    grid((unsigned) chunks, (unsigned) b.n_head);
     const dim3    threads(CHUNK_THREADS);

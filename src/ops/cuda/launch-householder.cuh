@@ -9,7 +9,7 @@
 template <int DK, typename Launch>
 static void launch_householder_step(
         Launch & launch, const householder_cuda_args & args, int64_t n_seqs) {
-    const bool rw   = args.r.data != nullptr;
+    const bool rw = args.r.data != nullptr;
     const int  gate = args.gate_width == 0   ? HOUSEHOLDER_GATE_NONE
                       : args.gate_width == 1 ? HOUSEHOLDER_GATE_HEAD
                                              : HOUSEHOLDER_GATE_CHANNEL;
@@ -53,11 +53,11 @@ static inline bool householder_gate_has_channels(const struct ggml_tensor * op) 
 // r and w without a gate per channel, which no family has, are only computed step by step.
 static inline struct path_choice householder_choose(
         const struct ggml_tensor * op, const struct path_gpu & gpu) {
-    const int            form    = householder_form(op);
+    const int            form = householder_form(op);
     const bool           channel = householder_gate_has_channels(op);
-    const enum path_kind kind    = form == CHUNK_RANK_ONE ? PATH_RANK_ONE
-                                   : channel              ? PATH_DELTA_CHANNEL
-                                                          : PATH_DELTA;
+    const enum path_kind kind = form == CHUNK_RANK_ONE ? PATH_RANK_ONE
+                                : channel              ? PATH_DELTA_CHANNEL
+                                                       : PATH_DELTA;
     const bool can = chunk_fits(ggml_scan_dims_get(op)) && (channel || form != CHUNK_RANK_ONE);
     return chunk_choose(op, can, kind, form, gpu);
 }
@@ -76,22 +76,22 @@ template <typename Launch>
 static void launch_householder(const struct ggml_tensor * dst, const struct path_gpu & gpu,
         float * work, Launch && launch) {
     const struct path_choice   choice = householder_choose(dst, gpu);
-    const struct scan_dims     dims   = ggml_scan_dims_get(dst);
-    const struct ggml_tensor * gate   = dst->src[HOUSEHOLDER_SRC_GATE];
+    const struct scan_dims     dims = ggml_scan_dims_get(dst);
+    const struct ggml_tensor * gate = dst->src[HOUSEHOLDER_SRC_GATE];
 
     householder_cuda_args args;
-    args.batch      = cuda_batch_of(dst);
-    args.q          = cuda_rows_of(dst->src[HOUSEHOLDER_SRC_Q], dims.n_head);
-    args.k          = cuda_rows_of(dst->src[HOUSEHOLDER_SRC_K], dims.n_head);
-    args.v          = cuda_rows_of(dst->src[HOUSEHOLDER_SRC_V], dims.n_head);
-    args.beta       = cuda_rows_of(dst->src[HOUSEHOLDER_SRC_BETA], dims.n_head);
-    args.gate       = cuda_rows_of(gate, dims.n_head);
-    args.r          = cuda_rows_of(dst->src[HOUSEHOLDER_SRC_R], dims.n_head);
-    args.w          = cuda_rows_of(dst->src[HOUSEHOLDER_SRC_W], dims.n_head);
-    args.n_h        = (int) dims.n_h;
+    args.batch = cuda_batch_of(dst);
+    args.q = cuda_rows_of(dst->src[HOUSEHOLDER_SRC_Q], dims.n_head);
+    args.k = cuda_rows_of(dst->src[HOUSEHOLDER_SRC_K], dims.n_head);
+    args.v = cuda_rows_of(dst->src[HOUSEHOLDER_SRC_V], dims.n_head);
+    args.beta = cuda_rows_of(dst->src[HOUSEHOLDER_SRC_BETA], dims.n_head);
+    args.gate = cuda_rows_of(gate, dims.n_head);
+    args.r = cuda_rows_of(dst->src[HOUSEHOLDER_SRC_R], dims.n_head);
+    args.w = cuda_rows_of(dst->src[HOUSEHOLDER_SRC_W], dims.n_head);
+    args.n_h = (int) dims.n_h;
     args.gate_width = gate == nullptr ? 0 : (int) gate->ne[0];
-    args.scale      = ggml_scan_params_get(dst).scale;
-    args.out        = (float *) dst->data;
+    args.scale = ggml_scan_params_get(dst).scale;
+    args.out = (float *) dst->data;
 
     householder_cuda_args chunk = args;
     chunk_divide(choice, &args.batch, &chunk.batch);

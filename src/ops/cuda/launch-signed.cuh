@@ -36,7 +36,7 @@ static void launch_signed_step(
 // are only computed step by step.
 static inline struct path_choice signed_choose(
         const struct ggml_tensor * op, const struct path_gpu & gpu) {
-    const struct scan_params p       = ggml_scan_params_get(op);
+    const struct scan_params p = ggml_scan_params_get(op);
     const bool               channel = p.kind == SIGNED_SCAN_CHANNEL;
     const bool can = chunk_fits(ggml_scan_dims_get(op)) && p.kind != SIGNED_SCAN_ELEMENT &&
                      (channel || !p.bonus);
@@ -47,8 +47,8 @@ static inline struct path_choice signed_choose(
 // Floats of work buffer that a node needs
 static inline int64_t signed_work_floats(
         const struct ggml_tensor * op, const struct path_gpu & gpu) {
-    const struct scan_dims dims  = ggml_scan_dims_get(op);
-    const int              kind  = ggml_scan_params_get(op).kind;
+    const struct scan_dims dims = ggml_scan_dims_get(op);
+    const int              kind = ggml_scan_params_get(op).kind;
     const bool             chunk = signed_choose(op, gpu).chunk;
     const int64_t          gates = kind == SIGNED_SCAN_MLSTM             ? 3
                                    : chunk && kind == SIGNED_SCAN_SCALAR ? 2
@@ -63,17 +63,17 @@ static void launch_signed_chunk(
     const cuda_batch & b = args.batch;
 
     householder_cuda_args scan = {};
-    scan.batch                 = b;
-    scan.q                     = args.c;
-    scan.k                     = args.b;
-    scan.v                     = args.x;
-    scan.gate                  = args.gate;
-    scan.n_h                   = 1;
-    scan.gate_width            = args.kind == SIGNED_SCAN_NONE      ? 0
-                                 : args.kind == SIGNED_SCAN_CHANNEL ? b.d_k
-                                                                    : 1;
-    scan.scale                 = args.scale;
-    scan.out                   = args.out;
+    scan.batch = b;
+    scan.q = args.c;
+    scan.k = args.b;
+    scan.v = args.x;
+    scan.gate = args.gate;
+    scan.n_h = 1;
+    scan.gate_width = args.kind == SIGNED_SCAN_NONE      ? 0
+                      : args.kind == SIGNED_SCAN_CHANNEL ? b.d_k
+                                                         : 1;
+    scan.scale = args.scale;
+    scan.out = args.out;
 
     if (args.kind == SIGNED_SCAN_MLSTM) {
         scan.beta = args.aux;
@@ -81,7 +81,7 @@ static void launch_signed_chunk(
         signed_chunk_gates_args gates;
         gates.scan = args;
         gates.gate = work;
-        gates.in   = gates.gate + b.n_head * b.n_tokens;
+        gates.in = gates.gate + b.n_head * b.n_tokens;
         work += work_round(2 * b.n_head * b.n_tokens);
         const int64_t blocks = (b.n_tokens + CHUNK_GATE_THREADS - 1) / CHUNK_GATE_THREADS;
         launch(signed_chunk_gates, dim3((unsigned) blocks, (unsigned) b.n_head),
@@ -99,39 +99,39 @@ template <typename Launch>
 static void launch_signed(const struct ggml_tensor * dst, const struct path_gpu & gpu, float * work,
         Launch && launch) {
     const struct path_choice   choice = signed_choose(dst, gpu);
-    const struct scan_dims     dims   = ggml_scan_dims_get(dst);
+    const struct scan_dims     dims = ggml_scan_dims_get(dst);
     const struct scan_params   params = ggml_scan_params_get(dst);
-    const struct ggml_tensor * aux    = dst->src[SIGNED_SRC_AUX];
-    const bool                 mlstm  = params.kind == SIGNED_SCAN_MLSTM;
+    const struct ggml_tensor * aux = dst->src[SIGNED_SRC_AUX];
+    const bool                 mlstm = params.kind == SIGNED_SCAN_MLSTM;
     const bool ssm = params.kind == SIGNED_SCAN_ELEMENT || params.kind == SIGNED_SCAN_SCALAR;
 
     signed_cuda_args args;
-    args.batch      = cuda_batch_of(dst);
-    args.c          = cuda_rows_of(dst->src[SIGNED_SRC_C], dims.n_head);
-    args.b          = cuda_rows_of(dst->src[SIGNED_SRC_B], dims.n_head);
-    args.x          = cuda_rows_of(dst->src[SIGNED_SRC_X], dims.n_head);
-    args.gate       = cuda_rows_of(dst->src[SIGNED_SRC_GATE], dims.n_head);
-    args.aux        = cuda_rows_of(params.bonus || mlstm ? aux : nullptr, dims.n_head);
-    args.A          = ssm ? (const float *) aux->data : nullptr;
-    args.A_col      = ssm ? (int64_t) (aux->nb[0] / sizeof(float)) : 0;
-    args.A_row      = ssm ? (int64_t) (aux->nb[1] / sizeof(float)) : 0;
-    args.A_head     = ssm ? (int64_t) (aux->nb[2] / sizeof(float)) : 0;
-    args.A_share    = ssm ? (int) (dims.n_head / aux->ne[2]) : 1;
-    args.kind       = params.kind;
+    args.batch = cuda_batch_of(dst);
+    args.c = cuda_rows_of(dst->src[SIGNED_SRC_C], dims.n_head);
+    args.b = cuda_rows_of(dst->src[SIGNED_SRC_B], dims.n_head);
+    args.x = cuda_rows_of(dst->src[SIGNED_SRC_X], dims.n_head);
+    args.gate = cuda_rows_of(dst->src[SIGNED_SRC_GATE], dims.n_head);
+    args.aux = cuda_rows_of(params.bonus || mlstm ? aux : nullptr, dims.n_head);
+    args.A = ssm ? (const float *) aux->data : nullptr;
+    args.A_col = ssm ? (int64_t) (aux->nb[0] / sizeof(float)) : 0;
+    args.A_row = ssm ? (int64_t) (aux->nb[1] / sizeof(float)) : 0;
+    args.A_head = ssm ? (int64_t) (aux->nb[2] / sizeof(float)) : 0;
+    args.A_share = ssm ? (int) (dims.n_head / aux->ne[2]) : 1;
+    args.kind = params.kind;
     args.two_exp_m1 = params.form == GGML_SIGNED_SCAN_TWO_EXP_M1;
-    args.scale      = params.scale;
-    args.eps        = params.eps;
-    args.below      = cuda_rows_of(nullptr, dims.n_head);
-    args.mlstm      = work;
-    args.out        = (float *) dst->data;
+    args.scale = params.scale;
+    args.eps = params.eps;
+    args.below = cuda_rows_of(nullptr, dims.n_head);
+    args.mlstm = work;
+    args.out = (float *) dst->data;
 
     if (mlstm) { // leaves gates and divisors in `work`
         launch(mlstm_normalize, dim3((unsigned) (dims.n_seqs * dims.n_head)), dim3(NORM_THREADS),
                 args);
         const int64_t plane = dims.n_head * dims.n_tokens;
-        args.gate           = { work, dims.n_tokens, 0, 1, 1, false };
-        args.aux            = { work + plane, dims.n_tokens, 0, 1, 1, false };
-        args.below          = { work + 2 * plane, dims.n_tokens, 0, 1, 1, false };
+        args.gate = { work, dims.n_tokens, 0, 1, 1, false };
+        args.aux = { work + plane, dims.n_tokens, 0, 1, 1, false };
+        args.below = { work + 2 * plane, dims.n_tokens, 0, 1, 1, false };
         work += work_round(3 * plane);
     }
     signed_cuda_args chunk = args;

@@ -12,11 +12,11 @@
 static inline cuda_rows cuda_rows_of(const struct ggml_tensor * x, int64_t n_head) {
     cuda_rows rows = { nullptr, 0, 0, 0, 1, false };
     if (x != nullptr) {
-        rows.data   = (const float *) x->data;
-        rows.head   = (int64_t) (x->nb[1] / sizeof(float));
+        rows.data = (const float *) x->data;
+        rows.head = (int64_t) (x->nb[1] / sizeof(float));
         rows.factor = (int64_t) (x->nb[2] / sizeof(float));
-        rows.token  = x->ne[3] == 1 ? 0 : (int64_t) (x->nb[3] / sizeof(float)); // 0: constant
-        rows.share  = (int) (n_head / x->ne[1]);
+        rows.token = x->ne[3] == 1 ? 0 : (int64_t) (x->nb[3] / sizeof(float)); // 0: constant
+        rows.share = (int) (n_head / x->ne[1]);
 
         const size_t bytes = x->ne[0] * sizeof(float);
         rows.aligned = ((uintptr_t) x->data | x->nb[1] | x->nb[2] | x->nb[3] | bytes) % 16 == 0;
@@ -25,25 +25,25 @@ static inline cuda_rows cuda_rows_of(const struct ggml_tensor * x, int64_t n_hea
 }
 
 static inline cuda_batch cuda_batch_of(const struct ggml_tensor * op) {
-    const struct scan_dims     dims  = ggml_scan_dims_get(op);
+    const struct scan_dims     dims = ggml_scan_dims_get(op);
     const struct ggml_tensor * state = op->src[SCAN_SRC_STATE];
 
     cuda_batch b;
-    b.state       = (float *) state->data;
+    b.state = (float *) state->data;
     b.slot_stride = (int64_t) (state->nb[1] / sizeof(float));
-    b.head_size   = dims.head_size;
-    b.ids         = (const int32_t *) op->src[SCAN_SRC_IDS]->data;
-    b.n_snap      = (int) dims.n_snap;
-    b.n_slots     = dims.n_slots;
-    b.n_tokens    = dims.n_tokens;
-    b.n_head      = (int) dims.n_head;
-    b.d_k         = (int) dims.d_k;
-    b.d_v         = (int) dims.d_v;
-    b.min_count   = 0; // all sequences
-    b.max_count   = INT32_MAX;
+    b.head_size = dims.head_size;
+    b.ids = (const int32_t *) op->src[SCAN_SRC_IDS]->data;
+    b.n_snap = (int) dims.n_snap;
+    b.n_slots = dims.n_slots;
+    b.n_tokens = dims.n_tokens;
+    b.n_head = (int) dims.n_head;
+    b.d_k = (int) dims.d_k;
+    b.d_v = (int) dims.d_v;
+    b.min_count = 0; // all sequences
+    b.max_count = INT32_MAX;
 
     const size_t head = dims.head_size * sizeof(float);
-    const size_t row  = dims.d_v * sizeof(float);
+    const size_t row = dims.d_v * sizeof(float);
     b.aligned =
             ((uintptr_t) state->data | (uintptr_t) op->data | state->nb[1] | head | row) % 8 == 0;
     return b;
@@ -57,9 +57,9 @@ static inline int64_t work_round(int64_t floats) {
 // One block per sequence, head and group of columns, with no more warps than the columns need.
 template <int DK, typename Launch, typename Kernel, typename Args>
 static void launch_tiles(Launch & launch, Kernel kernel, const Args & args, int64_t n_seqs) {
-    using tile               = cuda_tile<DK>;
-    const cuda_batch & b     = args.batch;
-    const int          need  = (b.d_v + tile::WARP_COLS - 1) / tile::WARP_COLS;
+    using tile = cuda_tile<DK>;
+    const cuda_batch & b = args.batch;
+    const int          need = (b.d_v + tile::WARP_COLS - 1) / tile::WARP_COLS;
     const int          warps = need < tile::MAX_WARPS ? need : (int) tile::MAX_WARPS;
     const int          width = warps * tile::WARP_COLS;
     launch(kernel, dim3((unsigned) (n_seqs * b.n_head), (unsigned) ((b.d_v + width - 1) / width)),

@@ -23,9 +23,9 @@ enum { NORM_THREADS = 128, NORM_TOKENS = 16 };
 static __device__ __forceinline__ void mlstm_gates(
         float log_f, float log_i, float * m, float * f, float * in) {
     const float m_new = fmaxf(log_f + *m, log_i);
-    *f                = (float) exp((double) log_f + (double) *m - (double) m_new);
-    *in               = (float) exp((double) log_i - (double) m_new);
-    *m                = m_new;
+    *f = (float) exp((double) log_f + (double) *m - (double) m_new);
+    *in = (float) exp((double) log_i - (double) m_new);
+    *m = m_new;
 }
 
 // Halves the tokens of a lane and doubles the lanes that are summed: 2·HALF values become HALF
@@ -35,7 +35,7 @@ template <int HALF> static __device__ __forceinline__ void mlstm_fold(float x[NO
     for (int t = 0; t < HALF; ++t) {
         const float mine = upper ? x[t + HALF] : x[t];
         const float give = upper ? x[t] : x[t + HALF];
-        x[t]             = mine + __shfl_xor_sync(0xFFFFFFFF, give, 2 * HALF);
+        x[t] = mine + __shfl_xor_sync(0xFFFFFFFF, give, 2 * HALF);
     }
 }
 
@@ -59,20 +59,20 @@ static __global__ void __launch_bounds__(NORM_THREADS, 2)
     const cuda_batch & b = a.batch;
     cuda_wait();
 
-    const int h   = (int) (blockIdx.x % b.n_head);
+    const int h = (int) (blockIdx.x % b.n_head);
     const int tid = (int) threadIdx.x;
 
     cuda_seq seq;
     if (!cuda_seq_get(b, (int) (blockIdx.x / b.n_head), &seq)) {
         return; // the scan writes NaN
     }
-    const int64_t at    = (int64_t) b.d_k * b.d_v; // offset of n in a head
-    float *       norm  = cuda_head(b, seq.slot_out, h) + at;
-    const float * in_b  = cuda_row(a.b, h, 0, seq.first);
-    const float * in_c  = cuda_row(a.c, h, 0, seq.first);
+    const int64_t at = (int64_t) b.d_k * b.d_v; // offset of n in a head
+    float *       norm = cuda_head(b, seq.slot_out, h) + at;
+    const float * in_b = cuda_row(a.b, h, 0, seq.first);
+    const float * in_c = cuda_row(a.c, h, 0, seq.first);
     const float * log_f = cuda_row(a.gate, h, 0, seq.first);
     const float * log_i = cuda_row(a.aux, h, 0, seq.first);
-    float *       f     = a.mlstm + h * b.n_tokens + seq.first; // [3][heads][tokens]
+    float *       f = a.mlstm + h * b.n_tokens + seq.first; // [3][heads][tokens]
     const int64_t plane = b.n_head * b.n_tokens;
 
     // m before the first token of the group; the same in all threads
@@ -83,7 +83,7 @@ static __global__ void __launch_bounds__(NORM_THREADS, 2)
     const int before = cuda_slot_after(b, seq, 0);
     for (int i = tid; i < b.d_k; i += NORM_THREADS) {
         const float n = seq.slot_in < 0 ? 0.0f : cuda_head(b, seq.slot_in, h)[at + i];
-        norm[i]       = n;
+        norm[i] = n;
         if (before >= 0) {
             cuda_head(b, before, h)[at + i] = n;
         }
@@ -93,7 +93,7 @@ static __global__ void __launch_bounds__(NORM_THREADS, 2)
     }
 
     for (int64_t t0 = 0; t0 < seq.count; t0 += NORM_TOKENS) {
-        const int  n_t   = seq.count - t0 < NORM_TOKENS ? (int) (seq.count - t0) : NORM_TOKENS;
+        const int  n_t = seq.count - t0 < NORM_TOKENS ? (int) (seq.count - t0) : NORM_TOKENS;
         const bool snaps = seq.count - t0 - n_t <= b.n_snap; // a token here may have a snapshot
 
         if (tid < n_t) {
@@ -104,7 +104,7 @@ static __global__ void __launch_bounds__(NORM_THREADS, 2)
         float m_mine = m; // before token tid, then after it
         for (int t = 0; t < n_t; ++t) {
             m_mine = t == tid ? m : m_mine;
-            m      = fmaxf(sh_log_f[t] + m, sh_log_i[t]);
+            m = fmaxf(sh_log_f[t] + m, sh_log_i[t]);
         }
         if (tid < n_t) {
             mlstm_gates(sh_log_f[tid], sh_log_i[tid], &m_mine, &sh_f[tid], &sh_in[tid]);
@@ -123,7 +123,7 @@ static __global__ void __launch_bounds__(NORM_THREADS, 2)
 #pragma unroll
             for (int t = 0; t < NORM_TOKENS; ++t) {
                 if (t < n_t) {
-                    n      = fmaf(sh_in[t], row_b[t], sh_f[t] * n);
+                    n = fmaf(sh_in[t], row_b[t], sh_f[t] * n);
                     sum[t] = fmaf(n, row_c[t], sum[t]);
                 }
                 if (snaps && t < n_t) {
@@ -146,8 +146,8 @@ static __global__ void __launch_bounds__(NORM_THREADS, 2)
             for (int w = 0; w < NORM_THREADS / 32; ++w) {
                 nc += sh_sum[w][tid];
             }
-            f[t0 + tid]             = sh_f[tid];
-            f[t0 + tid + plane]     = sh_in[tid];
+            f[t0 + tid] = sh_f[tid];
+            f[t0 + tid + plane] = sh_in[tid];
             f[t0 + tid + 2 * plane] = fmaxf(fabsf(a.scale * nc), cuda_exp(-m_mine)) + a.eps;
 
             const int slot = cuda_slot_after(b, seq, t0 + tid + 1);

@@ -90,8 +90,8 @@ static inline double path_mma_cycles(int cc) {
 static inline double path_cycles(
         const struct path_gpu * gpu, double instructions, double mma, int64_t blocks) {
     const double products = path_mma_cycles(gpu->cc) * mma;
-    const double busy     = instructions > products ? instructions : products;
-    const double full     = busy * (double) path_ceil(blocks, gpu->n_sm);
+    const double busy = instructions > products ? instructions : products;
+    const double full = busy * (double) path_ceil(blocks, gpu->n_sm);
     return full > 2.0 * instructions ? full : 2.0 * instructions;
 }
 
@@ -105,7 +105,7 @@ static inline double path_step_cycles(
 
 static inline double path_chunk_cycles(
         const struct path_gpu * gpu, const struct path_shape * s, int64_t n, int64_t T) {
-    const struct path_counts * count  = path_counts_of(s->kind);
+    const struct path_counts * count = path_counts_of(s->kind);
     const int64_t              chunks = path_ceil(T, PATH_CHUNK / s->factors);
     return path_cycles(gpu, path_count_get(count->prepare, s->d_k),
                    path_count_get(count->prepare_mma, s->d_k), n * s->n_head * chunks) +
@@ -126,14 +126,14 @@ struct path_choice {
 static inline struct path_choice path_choose(
         const struct path_gpu * gpu, const struct path_shape * s) {
     const int64_t      longest = s->n_tokens - (s->n_seqs - 1); // if each sequence has a token
-    struct path_choice choice  = { true, false, 0 };
+    struct path_choice choice = { true, false, 0 };
     for (int64_t T = 16; T <= longest && T <= 4096; T += 16) {
         const int64_t most = s->n_tokens / T;
-        const int64_t n    = most < s->n_seqs ? most : s->n_seqs;
+        const int64_t n = most < s->n_seqs ? most : s->n_seqs;
         if (path_chunk_cycles(gpu, s, n, T) < path_step_cycles(gpu, s, n, T)) {
-            choice.step  = s->n_seqs > 1;
+            choice.step = s->n_seqs > 1;
             choice.chunk = true;
-            choice.from  = (int) T;
+            choice.from = (int) T;
             break;
         }
     }

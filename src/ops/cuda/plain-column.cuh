@@ -14,7 +14,7 @@ struct plain_column {
 
     __device__ __forceinline__ void begin(
             const cuda_batch & b, const cuda_seq & seq, int h, int j) {
-        S   = cuda_head(b, seq.slot_out, h) + j;
+        S = cuda_head(b, seq.slot_out, h) + j;
         d_k = b.d_k;
         d_v = b.d_v;
         for (int i = 0; i < d_k; ++i) {

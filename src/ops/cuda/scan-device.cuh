@@ -54,11 +54,11 @@ struct cuda_seq {
 // computed.
 static __device__ __forceinline__ bool cuda_seq_get(const cuda_batch & b, int s, cuda_seq * seq) {
     const int32_t * id = b.ids + (int64_t) s * (4 + b.n_snap);
-    seq->slot_in       = id[0];
-    seq->slot_out      = id[1];
-    seq->first         = id[2];
-    seq->count         = id[3];
-    seq->snaps         = id + 4;
+    seq->slot_in = id[0];
+    seq->slot_out = id[1];
+    seq->first = id[2];
+    seq->count = id[3];
+    seq->snaps = id + 4;
 
     bool ok = seq->slot_in >= -1 && seq->slot_in < b.n_slots && seq->slot_out >= 0 &&
               seq->slot_out < b.n_slots && seq->first >= 0 && seq->count >= 0 &&
@@ -134,7 +134,7 @@ static __device__ __forceinline__ int cuda_find_piece(
         int n_seqs, int index, int * piece, Count && count) {
     const int lane = (int) threadIdx.x % 32;
     for (int s0 = 0; s0 < n_seqs; s0 += 32) {
-        const int n   = s0 + lane < n_seqs ? count(s0 + lane) : 0;
+        const int n = s0 + lane < n_seqs ? count(s0 + lane) : 0;
         int       end = n; // the pieces of this lane's sequence and of those before
 #pragma unroll
         for (int x = 1; x < 32; x *= 2) {
@@ -161,7 +161,7 @@ static __device__ __forceinline__ int cuda_find_piece(
 static __device__ __forceinline__ void cuda_fill_nan(const cuda_batch & b, const cuda_seq & seq,
         int h, int begin, int end, float * out, int thread, int n_threads) {
     const int64_t first = seq.first < 0 ? 0 : seq.first;
-    const int64_t last  = seq.first + seq.count < b.n_tokens ? seq.first + seq.count : b.n_tokens;
+    const int64_t last = seq.first + seq.count < b.n_tokens ? seq.first + seq.count : b.n_tokens;
     for (int64_t t = first; t < last; ++t) {
         for (int j = begin + thread; j < end; j += n_threads) {
             out[(t * b.n_head + h) * b.d_v + j] = __int_as_float(0x7FC00000);
@@ -183,15 +183,15 @@ static __device__ __forceinline__ float cuda_exp(float x) {
     const float n = rintf(x * 1.44269504f);
     const float r = fmaf(n, -1.42860677e-6f, fmaf(n, -0.693145752f, x)); // ln 2 in two parts
     float       p = 1.0f / 5040.0f;
-    p             = fmaf(p, r, 1.0f / 720.0f);
-    p             = fmaf(p, r, 1.0f / 120.0f);
-    p             = fmaf(p, r, 1.0f / 24.0f);
-    p             = fmaf(p, r, 1.0f / 6.0f);
-    p             = fmaf(p, r, 0.5f);
-    p             = fmaf(p, r, 1.0f);
-    p             = fmaf(p, r, 1.0f);
-    const int e   = (int) n;
-    const int f   = e / 2; // 2ⁿ may be out of range where 2ⁿ p is not
+    p = fmaf(p, r, 1.0f / 720.0f);
+    p = fmaf(p, r, 1.0f / 120.0f);
+    p = fmaf(p, r, 1.0f / 24.0f);
+    p = fmaf(p, r, 1.0f / 6.0f);
+    p = fmaf(p, r, 0.5f);
+    p = fmaf(p, r, 1.0f);
+    p = fmaf(p, r, 1.0f);
+    const int e = (int) n;
+    const int f = e / 2; // 2ⁿ may be out of range where 2ⁿ p is not
     return p * __int_as_float((127 + f) * 0x800000) * __int_as_float((127 + e - f) * 0x800000);
 }
 
@@ -209,13 +209,13 @@ static __device__ __forceinline__ float cuda_exp(float x) {
 template <int DK> struct cuda_tile {
     static constexpr int ROW_LANES = DK == 16 ? 4 : 8;
     static constexpr int COL_LANES = 32 / ROW_LANES;
-    static constexpr int COLS      = 2;
-    static constexpr int ROWS      = DK / ROW_LANES;
-    static constexpr int QUADS     = ROWS / 4; // groups of four rows, one vector in shared memory
+    static constexpr int COLS = 2;
+    static constexpr int ROWS = DK / ROW_LANES;
+    static constexpr int QUADS = ROWS / 4; // groups of four rows, one vector in shared memory
     static constexpr int WARP_COLS = COL_LANES * COLS;
     static constexpr int MAX_WARPS = 4;
-    static constexpr int MAX_COLS  = MAX_WARPS * WARP_COLS; // of a block
-    static constexpr int THREADS   = 32 * MAX_WARPS;
+    static constexpr int MAX_COLS = MAX_WARPS * WARP_COLS; // of a block
+    static constexpr int THREADS = 32 * MAX_WARPS;
 
     // blocks per multiprocessor: leaves 255 or 128 registers per thread, so that nothing spills
     static constexpr int MIN_BLOCKS = DK > 128 ? 2 : 4;
@@ -249,8 +249,8 @@ template <int DK> struct cuda_tile {
     __device__ __forceinline__ void columns(const float4 * x, float y[COLS]) const {
         static_assert(COLS == 2, "a lane has two adjacent columns");
         const float2 pair = ((const float2 *) x)[col(0) / 2];
-        y[0]              = pair.x;
-        y[1]              = pair.y;
+        y[0] = pair.x;
+        y[1] = pair.y;
     }
     // from row i − 1 of this lane to row i, in floats
     static __device__ __forceinline__ int64_t next_row(const cuda_batch & b, int i) {
@@ -271,8 +271,8 @@ template <int DK> struct cuda_tile {
 #pragma unroll
             for (int i = 0; i < ROWS; ++i, from += next_row(b, i)) {
                 const float2 pair = there ? cuda_load_pair(from) : make_float2(0.0f, 0.0f);
-                S[0][i]           = pair.x;
-                S[1][i]           = pair.y;
+                S[0][i] = pair.x;
+                S[1][i] = pair.y;
             }
             return;
         }
@@ -387,7 +387,7 @@ template <int DK> struct cuda_tile {
         for (int n = 0; n < COLS; ++n) {
             // multiplied first: otherwise the compiler indexes x and moves it to local memory
             const float y = factor * x[n];
-            mine          = row_lane == n ? y : mine;
+            mine = row_lane == n ? y : mine;
         }
         const int j = begin + col(row_lane);
         if (row_lane < COLS && j < b.d_v) {

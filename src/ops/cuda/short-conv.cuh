@@ -16,9 +16,9 @@
 
 enum {
     CONV_CHANNELS = 32,
-    CONV_THREADS  = 8, // per channel
-    CONV_RUN      = 8,
-    CONV_PIECE    = CONV_THREADS * CONV_RUN,
+    CONV_THREADS = 8, // per channel
+    CONV_RUN = 8,
+    CONV_PIECE = CONV_THREADS * CONV_RUN,
 };
 
 struct conv_cuda_args {
@@ -59,10 +59,10 @@ static __device__ __forceinline__ void conv_weights(
     if constexpr (WIDTH == 4) {
         if (a.aligned) {
             const float4 four = cuda_load_four(from);
-            weight[0]         = four.x;
-            weight[1]         = four.y;
-            weight[2]         = four.z;
-            weight[3]         = four.w;
+            weight[0] = four.x;
+            weight[1] = four.y;
+            weight[2] = four.z;
+            weight[3] = four.w;
             return;
         }
     }
@@ -77,9 +77,9 @@ static __device__ __forceinline__ void conv_weights(
 template <int WIDTH, int RUN>
 static __device__ __forceinline__ void conv_run(
         const conv_cuda_args & a, const cuda_seq & seq, int64_t begin, int64_t end, int c) {
-    const cuda_batch & b    = a.batch;
+    const cuda_batch & b = a.batch;
     const float        bias = a.bias != nullptr ? a.bias[c] : 0.0f;
-    float *            y    = a.out + (seq.first + begin) * b.d_v + c;
+    float *            y = a.out + (seq.first + begin) * b.d_v + c;
     if constexpr (WIDTH == 0) {
         for (int64_t n = begin; n < end; ++n, y += b.d_v) {
             float sum = bias;
@@ -90,10 +90,10 @@ static __device__ __forceinline__ void conv_run(
             *y = conv_activate(a.activation, sum);
         }
     } else {
-        constexpr int TAIL  = WIDTH - 1;
-        const int     n     = (int) (end - begin);
+        constexpr int TAIL = WIDTH - 1;
+        const int     n = (int) (end - begin);
         const bool    shift = WIDTH == 2 && a.weight == nullptr; // needs no input of its last token
-        const float * from  = a.x + (seq.first + begin) * a.x_token + c;
+        const float * from = a.x + (seq.first + begin) * a.x_token + c;
 
         float x[RUN + TAIL]; // input begin − TAIL and those after it
 #pragma unroll
@@ -137,15 +137,15 @@ static __global__ void __launch_bounds__(CONV_CHANNELS * CONV_THREADS)
     const cuda_batch & b = a.batch;
     cuda_wait();
 
-    const int  c     = (int) blockIdx.y * CONV_CHANNELS + (int) threadIdx.x;
+    const int  c = (int) blockIdx.y * CONV_CHANNELS + (int) threadIdx.x;
     const bool there = c < b.d_v;
 
     // a sequence that is empty or out of range is one piece
     cuda_seq seq;
     int      piece = 0;
-    int      s     = (int) blockIdx.x;
+    int      s = (int) blockIdx.x;
     if (a.piece == CONV_PIECE && a.n_seqs == 1) {
-        s     = 0;
+        s = 0;
         piece = (int) blockIdx.x;
     } else if (a.piece == CONV_PIECE) {
         s = cuda_find_piece(a.n_seqs, (int) blockIdx.x, &piece, [&](int i) {
@@ -164,7 +164,7 @@ static __global__ void __launch_bounds__(CONV_CHANNELS * CONV_THREADS)
     }
 
     const int64_t begin = piece * a.piece;
-    const int64_t end   = seq.count - begin < a.piece ? seq.count : begin + a.piece;
+    const int64_t end = seq.count - begin < a.piece ? seq.count : begin + a.piece;
     if (there && end - begin == 1 && threadIdx.y == 0) { // generation
         conv_run<WIDTH, 1>(a, seq, begin, end, c);
     } else if (end - begin > 1) {

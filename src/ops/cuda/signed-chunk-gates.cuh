@@ -23,9 +23,9 @@ static __global__ void __launch_bounds__(CHUNK_GATE_THREADS)
     const int64_t t = (int64_t) blockIdx.x * CHUNK_GATE_THREADS + threadIdx.x;
     if (t < s.batch.n_tokens) {
         const float dt = cuda_row(s.gate, h, 0, t)[0];
-        const float A  = s.A[(h / s.A_share) * s.A_head];
+        const float A = s.A[(h / s.A_share) * s.A_head];
 
         a.gate[h * s.batch.n_tokens + t] = signed_decay(dt, A, s.two_exp_m1);
-        a.in[h * s.batch.n_tokens + t]   = dt;
+        a.in[h * s.batch.n_tokens + t] = dt;
     }
 }

@@ -29,14 +29,14 @@ static __global__ void signed_plain(const signed_cuda_args a) {
     C.store(b, seq, h, j, 0);
 
     for (int64_t n = 0; n < seq.count; ++n) {
-        const int64_t t    = seq.first + n;
-        const float * c    = cuda_row(a.c, h, 0, t);
-        const float * k    = cuda_row(a.b, h, 0, t);
+        const int64_t t = seq.first + n;
+        const float * c = cuda_row(a.c, h, 0, t);
+        const float * k = cuda_row(a.b, h, 0, t);
         const float * gate = a.gate.data != nullptr ? cuda_row(a.gate, h, 0, t) : nullptr;
-        const float   x    = cuda_row(a.x, h, 0, t)[j];
-        float         in   = 1.0f;
-        float         A    = 1.0f;
-        float         y    = 0.0f;
+        const float   x = cuda_row(a.x, h, 0, t)[j];
+        float         in = 1.0f;
+        float         A = 1.0f;
+        float         y = 0.0f;
 
         if (bonus) { // before the update: y = Σ_i (S + (bonus ∘ b) xᵀ) c
             const float * u = cuda_row(a.aux, h, 0, 0);
@@ -49,10 +49,10 @@ static __global__ void signed_plain(const signed_cuda_args a) {
             case SIGNED_SCAN_ELEMENT: in = gate[j]; break;
             case SIGNED_SCAN_SCALAR:
                 in = gate[0];
-                A  = signed_decay(in, a.A[(h / a.A_share) * a.A_head], a.two_exp_m1);
+                A = signed_decay(in, a.A[(h / a.A_share) * a.A_head], a.two_exp_m1);
                 break;
             case SIGNED_SCAN_MLSTM:
-                A  = gate[0];
+                A = gate[0];
                 in = cuda_row(a.aux, h, 0, t)[0];
                 break;
             default: break;

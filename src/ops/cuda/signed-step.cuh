@@ -43,9 +43,9 @@ template <int DK, int MODE, bool BONUS>
 static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS,
         cuda_tile<DK>::MIN_BLOCKS - (MODE == SIGNED_MODE_ELEMENT)) // room for A
         signed_step(const signed_cuda_args a) {
-    using tile             = cuda_tile<DK>;
-    constexpr int  TOKENS  = tile::FACTORS;
-    constexpr bool HEAD    = MODE == SIGNED_MODE_HEAD;
+    using tile = cuda_tile<DK>;
+    constexpr int  TOKENS = tile::FACTORS;
+    constexpr bool HEAD = MODE == SIGNED_MODE_HEAD;
     constexpr bool CHANNEL = MODE == SIGNED_MODE_CHANNEL;
     constexpr bool ELEMENT = MODE == SIGNED_MODE_ELEMENT;
 
@@ -66,12 +66,12 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS,
     const cuda_batch & b = a.batch;
     cuda_wait();
 
-    const int h     = (int) (blockIdx.x % b.n_head);
+    const int h = (int) (blockIdx.x % b.n_head);
     const int n_thr = (int) blockDim.x;
-    const int tid   = (int) threadIdx.x;
+    const int tid = (int) threadIdx.x;
     const int width = n_thr / 32 * tile::WARP_COLS;
     const int begin = (int) blockIdx.y * width;
-    const int end   = begin + width < b.d_v ? begin + width : b.d_v;
+    const int end = begin + width < b.d_v ? begin + width : b.d_v;
 
     cuda_seq   seq;
     const bool ok = cuda_seq_get(b, (int) (blockIdx.x / b.n_head), &seq);
@@ -95,7 +95,7 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS,
 
     // starts to copy up to TOKENS tokens from t0 into buffer z: each warp copies every n_warps-th
     const int  n_warps = n_thr / 32;
-    const auto fetch   = [&](int64_t t0, int z) {
+    const auto fetch = [&](int64_t t0, int z) {
 #pragma unroll 1
         for (int e = tid / 32; e < TOKENS && t0 + e < last; e += n_warps) {
             copy_keys(sh_b[z][e], a.b, t0 + e);
@@ -135,18 +135,18 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS,
             for (int n = 0; n < tile::COLS; ++n) {
                 const int r = S.row(i / 4, i % 4);
                 const int j = begin + S.col(n);
-                A[n][i]     = r < b.d_k && j < b.d_v
-                                      ? a.A[(h / a.A_share) * a.A_head + r * a.A_row + j * a.A_col]
-                                      : 0.0f;
+                A[n][i] = r < b.d_k && j < b.d_v
+                                  ? a.A[(h / a.A_share) * a.A_head + r * a.A_row + j * a.A_col]
+                                  : 0.0f;
             }
         }
     }
     const bool mlstm = HEAD && a.kind == SIGNED_SCAN_MLSTM;
-    int        z     = 0; // buffer in use
+    int        z = 0; // buffer in use
 
     for (int64_t n0 = 0; n0 < seq.count; n0 += TOKENS, z = 1 - z) {
         const int     n_now = seq.count - n0 < TOKENS ? (int) (seq.count - n0) : TOKENS;
-        const int64_t t0    = seq.first + n0;
+        const int64_t t0 = seq.first + n0;
 
         fetch(t0 + TOKENS, 1 - z);
         cuda_copy_wait<1>();
@@ -155,7 +155,7 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS,
         if (HEAD) {
             if (tid < n_now) {
                 const float gate = a.kind == SIGNED_SCAN_NONE ? 1.0f : sh_raw[z][tid];
-                const bool  ssm  = a.kind == SIGNED_SCAN_SCALAR;
+                const bool  ssm = a.kind == SIGNED_SCAN_SCALAR;
                 sh_gate[tid] =
                         ssm ? signed_decay(gate, a.A[(h / a.A_share) * a.A_head], a.two_exp_m1)
                             : gate;

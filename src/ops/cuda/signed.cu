@@ -3,7 +3,7 @@
 
 void cuda_signed_scan(ggml_backend_cuda_context & ctx, const ggml_tensor * dst) {
     const path_gpu gpu = gpu_of(ctx);
-    const int64_t  n   = signed_work_floats(dst, gpu);
+    const int64_t  n = signed_work_floats(dst, gpu);
 
     // from ggml-cuda's pool, whose memory a captured graph may keep
     ggml_cuda_pool_alloc<float> work(ctx.pool());

@@ -61,7 +61,7 @@ class decoder {
         : t_(text), file_(file), k_(k) {}
 
     std::string run() {
-        k_->name        = t_.name;
+        k_->name = t_.name;
         k_->param_bytes = t_.param_bytes;
         k_->max_threads = t_.max_threads;
         std::fill(k_->special, k_->special + N_SPECIAL, -1);
@@ -107,10 +107,10 @@ class decoder {
     // Variables are kept apart, so that an index out of bounds of one is found.
     void place_shared() {
         enum { GAP = 256 };
-        uint32_t at          = GAP;
+        uint32_t at = GAP;
         addresses_[t_.param] = 0; // parameters have their own space
         for (const shared_variable & v : t_.shared) {
-            at                 = (at + v.align - 1) / v.align * v.align;
+            at = (at + v.align - 1) / v.align * v.align;
             addresses_[v.name] = at;
             k_->variables.push_back({ at, v.size });
             at += v.size + GAP;
@@ -175,7 +175,7 @@ class decoder {
         } else if (x.compare(0, 2, "0d") == 0 && x.size() == 18) {
             return constant_of(strtoull(x.c_str() + 2, nullptr, 16), bits);
         } else if (isdigit((unsigned char) x[0]) || x[0] == '-') {
-            char *         end   = nullptr;
+            char *         end = nullptr;
             const uint64_t value = x[0] == '-' ? (uint64_t) strtoll(x.c_str(), &end, 0)
                                                : strtoull(x.c_str(), &end, 0);
             if (*end == 0) {
@@ -223,12 +223,12 @@ class decoder {
         instruction i;
         memset(i.dst, 0, sizeof(i.dst));
         memset(i.src, 0, sizeof(i.src));
-        i.line    = s.line;
-        i.guard   = -1;
+        i.line = s.line;
+        i.guard = -1;
         i.negated = false;
         if (!s.guard.empty()) {
             i.negated = s.guard[0] == '!';
-            i.guard   = (int16_t) target(s.guard.substr(i.negated), WIDTH_PRED);
+            i.guard = (int16_t) target(s.guard.substr(i.negated), WIDTH_PRED);
         }
         const auto alu = alu_forms().find(s.name);
         if (alu != alu_forms().end()) {
@@ -239,7 +239,7 @@ class decoder {
             if (label == t_.labels.end()) {
                 fail("unknown label");
             } else {
-                i.op     = OP_bra;
+                i.op = OP_bra;
                 i.offset = label->second;
             }
         } else if (s.name == "mov.b64") {
@@ -250,7 +250,7 @@ class decoder {
             decode_copy(&i);
         } else if (s.name == "cp.async.wait_group") {
             expect_operands(1);
-            i.op     = OP_copy_wait;
+            i.op = OP_copy_wait;
             i.offset = s.operands.empty() ? 0 : atoi(s.operands[0].c_str());
         } else if (s.name == "bar.sync" || s.name == "barrier.sync") {
             expect_operands(1);
@@ -273,7 +273,7 @@ class decoder {
         if (!error_.empty()) {
             return;
         }
-        i->op    = f.op;
+        i->op = f.op;
         i->n_dst = (uint8_t) f.dst.size();
         i->n_src = (uint8_t) f.src.size();
         for (size_t x = 0; x < f.dst.size(); ++x) {
@@ -298,10 +298,10 @@ class decoder {
         if (!error_.empty()) {
             return;
         }
-        const std::string & to   = now_->operands[0];
+        const std::string & to = now_->operands[0];
         const std::string & from = now_->operands[1];
         if (to[0] == '{') {
-            i->op    = OP_unpack;
+            i->op = OP_unpack;
             i->n_dst = 2;
             i->n_src = 1;
             for (int x = 0; x < 2; ++x) {
@@ -310,16 +310,16 @@ class decoder {
             i->src[0] = (uint16_t) source(from, WIDTH_64);
         } else {
             i->dst[0] = (uint16_t) target(to, WIDTH_64);
-            i->n_dst  = 1;
+            i->n_dst = 1;
             if (from[0] == '{') {
-                i->op    = OP_pack;
+                i->op = OP_pack;
                 i->n_src = 2;
                 for (int x = 0; x < 2; ++x) {
                     i->src[x] = (uint16_t) source(elements(from).at(x), WIDTH_32);
                 }
             } else {
-                i->op     = OP_mov_u64;
-                i->n_src  = 1;
+                i->op = OP_mov_u64;
+                i->n_src = 1;
                 i->src[0] = (uint16_t) source(from, WIDTH_64);
             }
         }
@@ -329,7 +329,7 @@ class decoder {
     // register of the address.
     int address(const std::string & x, instruction * i, width bits) {
         std::string  inner = x.size() > 2 && x[0] == '[' ? x.substr(1, x.size() - 2) : "";
-        const size_t plus  = inner.find('+', 1);
+        const size_t plus = inner.find('+', 1);
         if (plus != std::string::npos) {
             std::istringstream offsets(inner.substr(plus + 1));
             for (std::string one; std::getline(offsets, one, '+');) {
@@ -358,8 +358,8 @@ class decoder {
         if (!error_.empty()) {
             return;
         }
-        const bool load  = parts[0] == "ld";
-        size_t     x     = 1;
+        const bool load = parts[0] == "ld";
+        size_t     x = 1;
         int        space = 3; // generic
         if (spaces.count(parts[x]) > 0) {
             space = spaces.at(parts[x++]);
@@ -376,7 +376,7 @@ class decoder {
             return;
         }
         i->bytes = (uint8_t) (bits / 8);
-        i->sign  = type[0] == 's';
+        i->sign = type[0] == 's';
 
         const std::vector<std::string> data = elements(now_->operands[load ? 0 : 1]);
         if (data.size() != n) {
@@ -385,7 +385,7 @@ class decoder {
         }
         for (size_t e = 0; e < n; ++e) {
             const bool  fp = type[0] == 'f';
-            const reg * r  = registers_.count(data[e]) > 0 ? &registers_.at(data[e]) : nullptr;
+            const reg * r = registers_.count(data[e]) > 0 ? &registers_.at(data[e]) : nullptr;
             if (r != nullptr && (r->bits == WIDTH_PRED || (8 << r->bits) < bits ||
                                         (fp && (8 << r->bits) != bits))) {
                 fail("operand " + data[e] + " has the wrong width");
@@ -406,10 +406,10 @@ class decoder {
         i->n_dst = load ? (uint8_t) n : 0;
         i->n_src = load ? 1 : (uint8_t) (1 + n);
 
-        const std::string & where    = now_->operands[load ? 1 : 0];
-        static const opcode loads[]  = { OP_ld_param, OP_ld_global, OP_ld_shared, OP_ld_generic };
+        const std::string & where = now_->operands[load ? 1 : 0];
+        static const opcode loads[] = { OP_ld_param, OP_ld_global, OP_ld_shared, OP_ld_generic };
         static const opcode stores[] = { OP_ld_param, OP_st_global, OP_st_shared, OP_st_generic };
-        i->op                        = (load ? loads : stores)[space];
+        i->op = (load ? loads : stores)[space];
         i->src[0] = (uint16_t) address(where, i, space == 2 ? WIDTH_32 : WIDTH_64);
         i->wide |= (uint8_t) (wide_address_ << 7);
     }
@@ -421,14 +421,14 @@ class decoder {
         if (!error_.empty()) {
             return;
         }
-        i->op     = OP_copy;
-        i->n_src  = partial ? 3 : 2;
+        i->op = OP_copy;
+        i->n_src = partial ? 3 : 2;
         i->src[0] = (uint16_t) address(now_->operands[0], i, WIDTH_32);
         if (i->offset != 0 || wide_address_) {
             fail("expected a 32-bit register as the target");
         }
         i->src[1] = (uint16_t) address(now_->operands[1], i, WIDTH_64);
-        i->bytes  = (uint8_t) atoi(now_->operands[2].c_str());
+        i->bytes = (uint8_t) atoi(now_->operands[2].c_str());
         if (partial) {
             i->src[2] = (uint16_t) source(now_->operands[3], WIDTH_32);
         }
@@ -444,8 +444,8 @@ class decoder {
         static const char * const modes[] = { "bfly", "up", "down", "idx" };
         expect_operands(5);
         const std::string mode = now_->name.substr(10, now_->name.size() - 14);
-        i->op                  = OP_shfl;
-        i->offset              = -1;
+        i->op = OP_shfl;
+        i->offset = -1;
         for (int m = 0; m < 4; ++m) {
             if (mode == modes[m] && now_->name == "shfl.sync." + mode + ".b32") {
                 i->offset = m;
@@ -455,13 +455,13 @@ class decoder {
             fail("unknown instruction");
             return;
         }
-        const std::string to  = now_->operands[0];
+        const std::string to = now_->operands[0];
         const size_t      bar = to.find('|');
-        i->dst[0]             = (uint16_t) target(to.substr(0, bar), WIDTH_32);
-        i->n_dst              = 1;
+        i->dst[0] = (uint16_t) target(to.substr(0, bar), WIDTH_32);
+        i->n_dst = 1;
         if (bar != std::string::npos) {
             i->dst[1] = (uint16_t) target(to.substr(bar + 1), WIDTH_PRED);
-            i->n_dst  = 2;
+            i->n_dst = 2;
         }
         i->n_src = 4;
         for (int x = 0; x < 4; ++x) {
@@ -473,10 +473,10 @@ class decoder {
     void decode_mma(instruction * i) {
         static const size_t sizes[4] = { 4, 4, 2, 4 };
         expect_operands(4);
-        i->op       = OP_mma;
+        i->op = OP_mma;
         k_->has_mma = true;
-        i->n_dst    = 4;
-        i->n_src    = 10;
+        i->n_dst = 4;
+        i->n_src = 10;
         for (int x = 0, n = 0; x < 4 && error_.empty(); ++x) {
             const std::vector<std::string> all = elements(now_->operands[x]);
             if (all.size() != sizes[x]) {
@@ -496,7 +496,7 @@ class decoder {
     const kernel_text &                       t_;
     std::string                               file_;
     kernel *                                  k_;
-    const statement *                         now_          = nullptr;
+    const statement *                         now_ = nullptr;
     bool                                      wide_address_ = false;
     std::unordered_map<std::string, reg>      registers_;
     std::unordered_map<std::string, uint32_t> addresses_;
@@ -519,7 +519,7 @@ bool apply(const edit & e, std::string * text) {
         }
     }
     *text = text->substr(at, text->find(".entry", at + 1) - at);
-    at    = 0;
+    at = 0;
     for (int n = 0; (at = text->find(e.anchor, at)) != std::string::npos; ++n, ++at) {
         if (n == e.which) {
             at = text->find(e.from, at);
@@ -532,9 +532,9 @@ bool apply(const edit & e, std::string * text) {
             }
             const size_t      first = at + e.from.size();
             const size_t      comma = text->find(", ", first);
-            const size_t      end   = text->find_first_of(",}", comma + 2);
-            const std::string a     = text->substr(first, comma - first);
-            const std::string b     = text->substr(comma + 2, end - comma - 2);
+            const size_t      end = text->find_first_of(",}", comma + 2);
+            const std::string a = text->substr(first, comma - first);
+            const std::string b = text->substr(comma + 2, end - comma - 2);
             text->replace(first, end - first, b + ", " + a);
             return true;
         }

@@ -34,7 +34,7 @@ inline f32 flush(f32 x) {
 // rounding it again to F32 gives the correctly rounded result.
 inline f32 fuse(f32 a, f32 b, f32 c) {
     const f64 p = (f64) a * b, q = c;
-    const f64 sum  = p + q;
+    const f64 sum = p + q;
     const f64 back = sum - p;
     const f64 lost = (p - (sum - back)) + (q - back); // sum + lost = p + q exactly
     u64       bits;
@@ -98,7 +98,7 @@ template <typename F> inline u32 mask_of(F f) {
 
 inline void set_pred(warp & w, int unit, u32 active, u32 value) {
     u32 & p = w.regs[(size_t) unit * WARP];
-    p       = (p & ~active) | (value & active);
+    p = (p & ~active) | (value & active);
 }
 
 inline u32 pred(warp & w, const instruction & i, int source) {
@@ -119,7 +119,7 @@ inline void load_one(warp & w, const instruction & i, int e, int lane, const cha
     memcpy(&value, from, i.bytes);
     if (i.sign) {
         const int unused = 64 - 8 * i.bytes;
-        value            = (uint64_t) ((int64_t) (value << unused) >> unused);
+        value = (uint64_t) ((int64_t) (value << unused) >> unused);
     }
     executor::set(w, i.dst[e], (i.wide >> e & 1) != 0, lane, value);
 }
@@ -289,24 +289,24 @@ bool executor::load_param(warp & w, const instruction & i, u32 active) {
 }
 
 bool executor::access(warp & w, const instruction & i, u32 active) {
-    const bool     load         = i.n_dst > 0;
-    const int      n            = load ? i.n_dst : i.n_src - 1;
-    const unsigned bytes        = (unsigned) n * i.bytes;
+    const bool     load = i.n_dst > 0;
+    const int      n = load ? i.n_dst : i.n_src - 1;
+    const unsigned bytes = (unsigned) n * i.bytes;
     const bool     wide_address = i.wide >> 7 != 0;
-    const bool     in_shared    = i.op == OP_ld_shared || i.op == OP_st_shared;
-    const bool     generic      = i.op == OP_ld_generic || i.op == OP_st_generic;
+    const bool     in_shared = i.op == OP_ld_shared || i.op == OP_st_shared;
+    const bool     generic = i.op == OP_ld_generic || i.op == OP_st_generic;
     u32            undefined[4] = {};
     sector_set     sectors;
     for (int l = 0; l < WARP; ++l) {
         if ((active >> l & 1) == 0) {
             continue;
         }
-        const uint64_t at     = get(w, i.src[0], wide_address, l) + (uint64_t) i.offset;
+        const uint64_t at = get(w, i.src[0], wide_address, l) + (uint64_t) i.offset;
         const bool     window = generic && at >= SHARED_WINDOW;
         const uint64_t inside = window ? at - SHARED_WINDOW : at;
         const int      thread = w.first + l;
-        char *         p      = in_shared || window ? mem_.shared(inside, bytes, !load, thread)
-                                                    : mem_.global(inside, bytes, !load, thread);
+        char *         p = in_shared || window ? mem_.shared(inside, bytes, !load, thread)
+                                               : mem_.global(inside, bytes, !load, thread);
         if (p == nullptr) {
             return fail(l, mem_.error());
         }
@@ -339,7 +339,7 @@ bool executor::copy_begin(warp & w, const instruction & i, u32 active) {
     sector_set sectors;
     for (int l = 0; l < WARP; ++l) {
         if ((active >> l & 1) != 0) {
-            const uint64_t to   = get(w, i.src[0], false, l);
+            const uint64_t to = get(w, i.src[0], false, l);
             const uint64_t from = get(w, i.src[1], true, l) + (uint64_t) i.offset;
             const uint64_t size = i.n_src == 3 ? get(w, i.src[2], false, l) : i.bytes;
             if (size != 0 && size != i.bytes) {
@@ -366,7 +366,7 @@ bool executor::copy_begin(warp & w, const instruction & i, u32 active) {
 bool executor::copy_wait(warp & w, const instruction & i, u32 active) {
     for (int l = 0; l < WARP; ++l) {
         std::vector<copy> & list = w.copies[l];
-        size_t              n    = 0;
+        size_t              n = 0;
         for (; (active >> l & 1) != 0 && n < list.size() &&
                 list[n].group < w.group[l] - (int) i.offset;
                 ++n) {
@@ -389,18 +389,18 @@ bool executor::shuffle(warp & w, const instruction & i, u32 active) {
         if ((active >> l & 1) == 0) {
             continue;
         }
-        const u32  mask    = (u32) get(w, i.src[3], false, l);
-        const u32  b       = (u32) get(w, i.src[1], false, l) & 31;
-        const u32  c       = (u32) get(w, i.src[2], false, l);
+        const u32  mask = (u32) get(w, i.src[3], false, l);
+        const u32  b = (u32) get(w, i.src[1], false, l) & 31;
+        const u32  c = (u32) get(w, i.src[2], false, l);
         const int  segment = (int) (c >> 8 & 31), clamp = (int) (c & 31);
-        const int  last  = (l & segment) | (clamp & ~segment);
+        const int  last = (l & segment) | (clamp & ~segment);
         const int  first = l & segment;
-        int        from  = i.offset == BFLY   ? (int) (l ^ b)
-                           : i.offset == UP   ? l - (int) b
-                           : i.offset == DOWN ? l + (int) b
-                                              : (first | ((int) b & ~segment));
-        const bool in    = i.offset == UP ? from >= last : from <= last;
-        from             = in ? from : l;
+        int        from = i.offset == BFLY   ? (int) (l ^ b)
+                          : i.offset == UP   ? l - (int) b
+                          : i.offset == DOWN ? l + (int) b
+                                             : (first | ((int) b & ~segment));
+        const bool in = i.offset == UP ? from >= last : from <= last;
+        from = in ? from : l;
         valid |= (u32) in << l;
         if ((mask & ~active) != 0 || (mask >> l & 1) == 0) {
             return fail(l, "lanes are missing: shuffle of " + hex(mask) + ", only " + hex(active) +

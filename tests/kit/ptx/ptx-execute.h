@@ -25,7 +25,7 @@ struct copy {
 struct warp {
     int                   first; // thread of lane 0
     std::vector<fragment> fragments;
-    u32                   live       = 0;
+    u32                   live = 0;
     bool                  at_barrier = false;
     int                   barrier_pc = 0;
 
@@ -57,7 +57,7 @@ class executor {
 
   private:
     bool fail(int lane, const std::string & what) {
-        lane_  = lane;
+        lane_ = lane;
         error_ = what;
         return false;
     }

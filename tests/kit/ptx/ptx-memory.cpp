@@ -10,10 +10,10 @@ namespace ptx {
 
 void memory::add(const std::string & name, void * data, size_t size, use how) {
     std::unique_ptr<range> r(new range);
-    r->name  = name;
+    r->name = name;
     r->begin = (uint64_t) (uintptr_t) data;
-    r->end   = r->begin + size;
-    r->how   = how;
+    r->end = r->begin + size;
+    r->how = how;
     if (how != CONSTANT) {
         r->words.resize((size + 3) / 4);
         for (shadow & s : r->words) {
@@ -32,7 +32,7 @@ void memory::set_shared(const kernel & k) {
 void memory::begin_launch() {
     error_.clear();
     launch_ = ++epoch_;
-    block_  = epoch_;
+    block_ = epoch_;
 }
 
 // A block begins with undefined shared memory.
@@ -79,9 +79,9 @@ memory::range * memory::find(uint64_t address, unsigned bytes) {
 // launch_ on are blocks of this launch, which nothing orders.
 bool memory::touch(shadow & s, bool write, int thread, bool is_shared) {
     const bool written_now = s.written == epoch_ && s.writer != thread;
-    const bool read_now    = s.read == epoch_ && (s.many_readers || s.reader != thread);
+    const bool read_now = s.read == epoch_ && (s.many_readers || s.reader != thread);
     const bool other_wrote = !is_shared && s.written >= launch_ && s.written < block_;
-    const bool other_read  = !is_shared && s.read >= launch_ && (s.read < block_ || s.other_block);
+    const bool other_read = !is_shared && s.read >= launch_ && (s.read < block_ || s.other_block);
     if (s.pending) {
         error_ = write ? "written while a cp.async to it is pending"
                        : "read before the cp.async to it was waited for";
@@ -100,14 +100,14 @@ bool memory::touch(shadow & s, bool write, int thread, bool is_shared) {
     }
     if (write) {
         s.written = epoch_;
-        s.writer  = (uint16_t) thread;
+        s.writer = (uint16_t) thread;
         s.defined = true;
         return true;
     }
-    s.other_block  = other_read;
+    s.other_block = other_read;
     s.many_readers = read_now;
-    s.read         = epoch_;
-    s.reader       = (uint16_t) thread;
+    s.read = epoch_;
+    s.reader = (uint16_t) thread;
     return true;
 }
 
@@ -117,7 +117,7 @@ char * memory::global(uint64_t address, unsigned bytes, bool write, int thread) 
         return nullptr;
     }
     undefined_ = 0;
-    range * r  = find(address, bytes);
+    range * r = find(address, bytes);
     if (r == nullptr) {
         return nullptr;
     }
@@ -128,7 +128,7 @@ char * memory::global(uint64_t address, unsigned bytes, bool write, int thread) 
         }
     } else {
         const uint64_t first = (address - r->begin) / 4,
-                       last  = (address - r->begin + bytes - 1) / 4;
+                       last = (address - r->begin + bytes - 1) / 4;
         for (uint64_t w = first; w <= last; ++w) {
             if (!touch(r->words[w], write, thread, false)) {
                 error_ += ", " + r->name + " + " + std::to_string(w * 4);
@@ -141,7 +141,7 @@ char * memory::global(uint64_t address, unsigned bytes, bool write, int thread) 
 }
 
 bool memory::in_variable(uint64_t address, unsigned bytes) const {
-    const auto & all  = kernel_->variables;
+    const auto & all = kernel_->variables;
     const auto   next = std::upper_bound(all.begin(), all.end(), address,
               [](uint64_t a, const variable & v) { return a < v.offset; });
     return next != all.begin() && address + bytes <= (next - 1)->offset + (next - 1)->size;
@@ -156,7 +156,7 @@ char * memory::shared(uint64_t address, unsigned bytes, bool write, int thread) 
         fail("out of bounds", address, bytes, "shared memory");
         return nullptr;
     }
-    undefined_           = 0;
+    undefined_ = 0;
     const uint64_t first = address / 4;
     for (uint64_t w = first; w <= (address + bytes - 1) / 4; ++w) {
         if (!touch(words_[w], write, thread, true)) {

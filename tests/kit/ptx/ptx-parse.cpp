@@ -140,9 +140,9 @@ class parser {
             }
         }
         while (ok() && !take('{')) {
-            const std::string word  = read_word();
+            const std::string word = read_word();
             const uint32_t    first = read_number();
-            uint32_t          n     = first;
+            uint32_t          n = first;
             while (take(',')) {
                 n *= read_number();
             }
@@ -231,7 +231,7 @@ class parser {
             fail("unknown type of a register, " + type);
             return;
         }
-        d.name  = read_word();
+        d.name = read_word();
         d.count = 1;
         if (take('<')) {
             d.count = (int) read_number();
@@ -245,15 +245,15 @@ class parser {
 
     void read_shared(kernel_text * k) {
         shared_variable v;
-        v.align          = 1;
+        v.align = 1;
         std::string word = read_word();
         if (word == ".align") {
             v.align = read_number();
-            word    = read_word();
+            word = read_word();
         }
         const uint32_t size = (uint32_t) strtoul(word.c_str() + 2, nullptr, 10) / 8;
-        v.name              = read_word();
-        v.size              = size;
+        v.name = read_word();
+        v.size = size;
         if (take('[')) {
             v.size = size * read_number();
             expect(']');
@@ -264,7 +264,7 @@ class parser {
 
     const std::string & text_;
     std::string         file_;
-    size_t              at_   = 0;
+    size_t              at_ = 0;
     int                 line_ = 1;
     std::string         error_;
 };

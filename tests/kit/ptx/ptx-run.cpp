@@ -22,7 +22,7 @@ class block_runner {
         warps_.resize((threads + WARP - 1) / WARP);
         for (size_t w = 0; w < warps_.size(); ++w) {
             warp & x = warps_[w];
-            x.first  = (int) w * WARP;
+            x.first = (int) w * WARP;
             x.regs.resize((size_t) k.units * WARP);
             for (const constant & c : k.constants) {
                 for (int l = 0; l < WARP; ++l) {
@@ -69,9 +69,9 @@ class block_runner {
   private:
     void begin(warp & w) {
         const int threads = (int) (block_.x * block_.y * block_.z);
-        const int n       = std::min((int) WARP, threads - w.first);
-        w.live            = n == WARP ? ~0u : (1u << n) - 1;
-        w.at_barrier      = false;
+        const int n = std::min((int) WARP, threads - w.first);
+        w.live = n == WARP ? ~0u : (1u << n) - 1;
+        w.at_barrier = false;
         w.fragments.assign(1, { 0, w.live, false });
         w.defined = defined_;
         for (int l = 0; l < WARP; ++l) {
@@ -89,7 +89,7 @@ class block_runner {
     }
 
     unsigned special_of(int s, int thread) const {
-        const unsigned t     = (unsigned) thread;
+        const unsigned t = (unsigned) thread;
         const unsigned all[] = { t % block_.x, t / block_.x % block_.y, t / (block_.x * block_.y),
             block_.x, block_.y, block_.z, at_[0], at_[1], at_[2], grid_.x, grid_.y, grid_.z,
             t % WARP };
@@ -168,7 +168,7 @@ class block_runner {
             if (pc >= (int) k_.code.size()) {
                 return fail(w, k_.code.back(), first_lane(mask), "the end of the code is reached");
             }
-            const instruction & i      = k_.code[(size_t) pc];
+            const instruction & i = k_.code[(size_t) pc];
             u32                 active = mask;
             if (i.guard >= 0) {
                 if ((mask & ~w.defined[i.guard]) != 0) {
@@ -190,7 +190,7 @@ class block_runner {
                         return true;
                     }
                     const bool back = active != 0 && i.offset <= pc;
-                    pc              = active != 0 ? (int) i.offset : pc + 1;
+                    pc = active != 0 ? (int) i.offset : pc + 1;
                     if (!w.fragments.empty() && (back || pc >= stop)) {
                         put(w, pc, mask, false); // others may be behind now
                         return true;

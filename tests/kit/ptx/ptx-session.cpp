@@ -41,7 +41,7 @@ int ptx_session::begin(int argc, char ** argv, const std::vector<std::string> & 
 
 std::string ptx_session::launch(const void * function, ptx::extent grid, ptx::extent block,
         const void * args, size_t args_bytes, ptx::memory & memory) {
-    const std::string name  = ptx::name_of_function(function);
+    const std::string name = ptx::name_of_function(function);
     const auto        found = code.kernels.find(name);
     if (found == code.kernels.end()) {
         return "no kernel " + name + " in the PTX";
@@ -61,7 +61,7 @@ bool ptx_session::next_order(double nmse, bool every) {
         return false;
     }
     used_mma = false;
-    order    = (mma_order) ((order + 1) % N_MMA_ORDERS);
+    order = (mma_order) ((order + 1) % N_MMA_ORDERS);
     if (every && (all || n_mma % 8 == 0) && ++n_turns < N_MMA_ORDERS) {
         return true;
     }
@@ -90,8 +90,8 @@ void ptx_session::repair() {
 // householder_step<128, 0, false> instead of the mangled name
 static std::string readable(const std::string & name) {
     int               status = 0;
-    char *            text   = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
-    const std::string all    = status == 0 ? text : name;
+    char *            text = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
+    const std::string all = status == 0 ? text : name;
     free(text);
     const size_t begin = all.compare(0, 5, "void ") == 0 ? 5 : 0;
     return all.substr(begin, all.find('(') - begin);

@@ -11,17 +11,17 @@ struct ptx_session {
         double      worst = 0.0; // NMSE of any node that used the kernel
     };
 
-    bool on       = false;
-    bool all      = false; // all cases of a test; otherwise a part of them
-    bool count    = false; // only count what the kernels of some shapes execute
-    int  n_random = 0;     // random cases seen so far
-    int  n_mma    = 0;     // nodes with mma so far
-    int  n_turns  = 0;     // orders in which the current one ran
+    bool on = false;
+    bool all = false;   // all cases of a test; otherwise a part of them
+    bool count = false; // only count what the kernels of some shapes execute
+    int  n_random = 0;  // random cases seen so far
+    int  n_mma = 0;     // nodes with mma so far
+    int  n_turns = 0;   // orders in which the current one ran
 
     ptx::module                   code;
     std::map<std::string, record> kernels; // by name in the PTX
     std::vector<std::string>      last;    // launched for the current node
-    mma_order                     order    = MMA_ALIGNED;
+    mma_order                     order = MMA_ALIGNED;
     bool                          used_mma = false;
     std::string                   folder;
     ptx::module                   saved; // kernels that damage() replaced

@@ -37,7 +37,7 @@ static std::unordered_map<uintptr_t, std::string> read_symbols() {
             continue;
         }
         const auto * symbols = (const ElfW(Sym) *) (bytes.data() + sections[i].sh_offset);
-        const char * names   = bytes.data() + sections[sections[i].sh_link].sh_offset;
+        const char * names = bytes.data() + sections[sections[i].sh_link].sh_offset;
         for (size_t s = 0; s < sections[i].sh_size / sizeof(*symbols); ++s) {
             if ((symbols[s].st_info & 0xF) == STT_FUNC && symbols[s].st_value != 0) {
                 all.emplace(base + symbols[s].st_value, names + symbols[s].st_name);

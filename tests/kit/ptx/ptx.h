@@ -50,9 +50,9 @@ struct instruction {
     uint8_t  n_dst = 0; // elements of dst and src
     uint8_t  n_src = 0;
     uint8_t  bytes = 0; // of one element of a memory access
-    bool     sign  = false;
-    uint8_t  wide  = 0; // bit i: element i of a vector is a 64-bit register
-    uint16_t dst[4];    // registers, in units of 32 lanes of four bytes
+    bool     sign = false;
+    uint8_t  wide = 0; // bit i: element i of a vector is a 64-bit register
+    uint16_t dst[4];   // registers, in units of 32 lanes of four bytes
     uint16_t src[10];
     uint32_t negate = 0; // bit i: source i is !p
     int64_t  offset = 0; // of a memory access, or the target of a branch
@@ -90,12 +90,12 @@ struct kernel {
     std::string              name;
     uint32_t                 param_bytes = 0;
     uint32_t                 max_threads = 1024;
-    uint32_t                 units       = 0; // registers
-    bool                     has_mma     = false;
+    uint32_t                 units = 0; // registers
+    bool                     has_mma = false;
     std::vector<instruction> code;
     std::vector<constant>    constants;
     std::vector<variable>    variables; // in ascending order
-    uint32_t                 shared_bytes       = 0;
+    uint32_t                 shared_bytes = 0;
     int                      special[N_SPECIAL] = {}; // register; -1: not used
 };
 
@@ -133,9 +133,9 @@ struct shadow {
     uint32_t written = 0, read = 0;  // epoch of the last write and read; 0: never
     uint16_t writer = 0, reader = 0; // thread of the block
     bool     many_readers = false;   // more than one thread in epoch `read`
-    bool     other_block  = false;   // an earlier block of the launch read it
-    bool     defined      = false;
-    bool     pending      = false; // target of a cp.async that has not been waited for
+    bool     other_block = false;    // an earlier block of the launch read it
+    bool     defined = false;
+    bool     pending = false; // target of a cp.async that has not been waited for
 };
 
 class memory {
@@ -201,15 +201,15 @@ struct extent {
 };
 
 struct counts { // of a kernel, over its launches
-    int64_t launches     = 0;
-    int64_t blocks       = 0;
+    int64_t launches = 0;
+    int64_t blocks = 0;
     int64_t instructions = 0; // of warps
-    int64_t lanes        = 0; // instructions of threads
-    int64_t doubles      = 0; // instructions of warps in F64
-    int64_t products     = 0; // mma
-    int64_t barriers     = 0; // of blocks
-    int64_t requests     = 0; // instructions of warps that use global memory
-    int64_t sectors      = 0; // 32 bytes that such an instruction touches
+    int64_t lanes = 0;        // instructions of threads
+    int64_t doubles = 0;      // instructions of warps in F64
+    int64_t products = 0;     // mma
+    int64_t barriers = 0;     // of blocks
+    int64_t requests = 0;     // instructions of warps that use global memory
+    int64_t sectors = 0;      // 32 bytes that such an instruction touches
     int64_t global_bytes = 0; // that threads ask for
     int64_t shared_bytes = 0;
 };

@@ -64,7 +64,7 @@ SIMD_INLINE void rows_load_32(const char * const p[HEIGHT], int64_t offset, rows
 #    pragma GCC unroll 8
     for (int i = 0; i < FOURS; ++i) {
         const int r = i % 4 + i / 4 * 8;
-        u[i]        = _mm512_inserti64x4(
+        u[i] = _mm512_inserti64x4(
                 _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *) (p[r] + offset))),
                 _mm256_loadu_si256((const __m256i *) (p[r + 4] + offset)), 1);
     }
@@ -72,7 +72,7 @@ SIMD_INLINE void rows_load_32(const char * const p[HEIGHT], int64_t offset, rows
     transpose_quarters(u + 4);
 #    pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
-        v[i]     = _mm512_shuffle_i32x4(u[i], u[i + 4], 0x88);
+        v[i] = _mm512_shuffle_i32x4(u[i], u[i + 4], 0x88);
         v[i + 4] = _mm512_shuffle_i32x4(u[i], u[i + 4], 0xdd);
     }
 }
@@ -162,7 +162,7 @@ SIMD_INLINE void rows_load_32(const char * const p[HEIGHT], int64_t offset, rows
     transpose_quarters(u + 4);
 #    pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
-        v[i]     = _mm256_permute2x128_si256(u[i], u[i + 4], 0x20);
+        v[i] = _mm256_permute2x128_si256(u[i], u[i + 4], 0x20);
         v[i + 4] = _mm256_permute2x128_si256(u[i], u[i + 4], 0x31);
     }
 }
@@ -218,11 +218,11 @@ static inline void multiply_strips(const struct product_part * part, int64_t hei
     for (int64_t r = 0; r < part->n_rows; r += height) {
         const int64_t left = part->n_rows - r;
         const char *  rows = part->rows + r * part->row_size;
-        struct strip  s    = {
-                .part   = part,
-                .n_rows = left < height ? left : height,
-                .next   = left > height ? rows + height * part->row_size : part->next,
-                .y      = part->y + r * (int64_t) sizeof(float),
+        struct strip  s = {
+             .part = part,
+             .n_rows = left < height ? left : height,
+             .next = left > height ? rows + height * part->row_size : part->next,
+             .y = part->y + r * (int64_t) sizeof(float),
         };
         for (int64_t i = 0; i < height; ++i) {
             s.rows[i] = rows + (i < s.n_rows ? i : s.n_rows - 1) * part->row_size;

@@ -22,17 +22,17 @@
 #endif
 
 enum {
-    ROWS      = 6,   // of a register tile
-    MAX_ROWS  = 48,  // of a slice: a multiple of ROWS and of VEC
+    ROWS = 6,        // of a register tile
+    MAX_ROWS = 48,   // of a slice: a multiple of ROWS and of VEC
     MAX_WIDTH = 512, // columns of a slice
 
     // floats between two rows of sums; a power of two would map all rows to the same sets of a
     // cache
     SUMS_STRIDE = MAX_WIDTH + 16,
 
-    TILE        = TILE_VECS * VEC, // columns of a tile
-    PART        = 512,             // weights of a row that are converted together: whole blocks
-    PART_STRIDE = PART + 16,       // as SUMS_STRIDE
+    TILE = TILE_VECS * VEC,  // columns of a tile
+    PART = 512,              // weights of a row that are converted together: whole blocks
+    PART_STRIDE = PART + 16, // as SUMS_STRIDE
 };
 
 static bool supports(const struct ggml_tensor * dst) {
@@ -62,7 +62,7 @@ SIMD_INLINE void transpose(vec v[VEC]) {
     for (int n = 1; n < VEC; n *= 2) {
 #pragma GCC unroll 8
         for (int i = 0; i < VEC / 2; ++i) {
-            u[2 * i]     = __builtin_shufflevector(v[i], v[i + VEC / 2], INTERLEAVE_LO);
+            u[2 * i] = __builtin_shufflevector(v[i], v[i + VEC / 2], INTERLEAVE_LO);
             u[2 * i + 1] = __builtin_shufflevector(v[i], v[i + VEC / 2], INTERLEAVE_HI);
         }
 #pragma GCC unroll 16
@@ -116,10 +116,10 @@ static void pack_columns(
 static void prepare(const struct product * p, char * out, int64_t i, int64_t n) {
     const int64_t n_vecs = padded(p->C) / VEC; // of a matrix
     for (; i < p->n_matrices * n_vecs; i += n) {
-        const int64_t m     = i / n_vecs;
-        const int64_t c     = i % n_vecs * VEC;
+        const int64_t m = i / n_vecs;
+        const int64_t c = i % n_vecs * VEC;
         const int64_t first = c / TILE * TILE; // of the tile
-        float *       tile  = (float *) (void *) out + (m * padded(p->C) + first) * p->K;
+        float *       tile = (float *) (void *) out + (m * padded(p->C) + first) * p->K;
         pack_columns(p, m, c, tile + (c - first), tile_width(p->C, first));
     }
 }
@@ -233,14 +233,14 @@ static void multiply(const struct product_part * p) {
 }
 
 const struct product_kernel product_f32 = {
-    .name          = "f32",
-    .types         = UINT64_MAX,
-    .supports      = supports,
+    .name = "f32",
+    .types = UINT64_MAX,
+    .supports = supports,
     .prepared_size = prepared_size,
-    .prepare       = prepare,
-    .height        = ROWS,
-    .slice_rows    = MAX_ROWS,
+    .prepare = prepare,
+    .height = ROWS,
+    .slice_rows = MAX_ROWS,
     .slice_columns = MAX_WIDTH,
-    .work_size     = sizeof(struct work),
-    .multiply      = multiply,
+    .work_size = sizeof(struct work),
+    .multiply = multiply,
 };

@@ -23,8 +23,8 @@
 
 enum {
     N_FOURS = QK_K / 4,
-    VECS    = 2, // vectors of rows of a strip
-    WIDTH   = 240,
+    VECS = 2, // vectors of rows of a strip
+    WIDTH = 240,
 #    if PRODUCT_VNNI
     COLUMNS = 6, // of a register tile
 #    else
@@ -175,21 +175,21 @@ static void round_blocks(
     const int n_sums = format_of(type).n_parts;
     for (int64_t b = 0; b < n; ++b, x += QK_K, out += stride) {
         struct column_block * block = (struct column_block *) (void *) out;
-        const float           top   = largest(x, QK_K);
+        const float           top = largest(x, QK_K);
         const float           scale = top > 0.0f ? 127.0f / top : 0.0f;
         int                   sums[16];
         for (int i = 0; i < 8; ++i) {
             const __m256i q = round_32(x + 32 * i, scale);
             _mm256_storeu_si256((__m256i *) block->q + i, q);
-            __m256i sum     = sum_fours(q);
-            sum             = _mm256_add_epi32(sum, _mm256_shuffle_epi32(sum, 0x4e));
-            sum             = _mm256_add_epi32(sum, _mm256_shuffle_epi32(sum, 0xb1));
-            sums[2 * i]     = _mm256_extract_epi32(sum, 0);
+            __m256i sum = sum_fours(q);
+            sum = _mm256_add_epi32(sum, _mm256_shuffle_epi32(sum, 0x4e));
+            sum = _mm256_add_epi32(sum, _mm256_shuffle_epi32(sum, 0xb1));
+            sums[2 * i] = _mm256_extract_epi32(sum, 0);
             sums[2 * i + 1] = _mm256_extract_epi32(sum, 4);
         }
         for (int i = 0; i < n_sums; ++i) {
-            const int sum   = n_sums == 16 ? sums[i] : sums[2 * i] + sums[2 * i + 1];
-            block->sums[i]  = (int16_t) sum;
+            const int sum = n_sums == 16 ? sums[i] : sums[2 * i] + sums[2 * i + 1];
+            block->sums[i] = (int16_t) sum;
             block->start[i] = -offset * sum;
         }
         block->e = isnan(top) ? NAN : scale > 0.0f ? 1.0f / scale : 0.0f;
@@ -207,14 +207,14 @@ SIMD_INLINE void unpack_scales(const char * const p[HEIGHT], int v, struct row_b
     const rows_u32 u0 = (rows_u32) u[1], u1 = (rows_u32) u[2], u2 = (rows_u32) u[3];
     const rows_u32 s[2] = { u0 & 0x3f3f3f3f, (u2 & 0x0f0f0f0f) | (u0 >> 2 & 0x30303030) };
     const rows_u32 t[2] = { u1 & 0x3f3f3f3f, (u2 >> 4 & 0x0f0f0f0f) | (u1 >> 2 & 0x30303030) };
-    out->d[v]           = rows_factor(u[0]);
-    out->m[v]           = -rows_factor((rows_i) ((rows_u32) u[0] >> 16));
+    out->d[v] = rows_factor(u[0]);
+    out->m[v] = -rows_factor((rows_i) ((rows_u32) u[0] >> 16));
     for (unsigned i = 0; i < 8; ++i) {
         out->s[i][v] = rows_scale((rows_i) (s[i / 4] >> 8 * (i % 4) & 255), out->d[v]);
     }
     for (unsigned i = 0; i < 4; ++i) {
         const rows_u32 pair = t[i / 2] >> 16 * (i % 2);
-        out->t[i][v]        = (rows_i) ((pair & 0xff) | (pair & 0xff00) << 8);
+        out->t[i][v] = (rows_i) ((pair & 0xff) | (pair & 0xff00) << 8);
     }
 }
 
@@ -224,7 +224,7 @@ static void unpack_q4_k(const char * const p[HEIGHT], int v, struct row_block * 
         rows_i low[FOURS];
         rows_load_32(p, (int64_t) offsetof(block_q4_K, qs) + 32 * j, low);
         for (int i = 0; i < FOURS; ++i) {
-            out->w[16 * j + i][v]     = (rows_i) ((rows_u8) low[i] & 15);
+            out->w[16 * j + i][v] = (rows_i) ((rows_u8) low[i] & 15);
             out->w[16 * j + 8 + i][v] = (rows_i) ((rows_u8) low[i] >> 4);
         }
     }
@@ -239,7 +239,7 @@ static void unpack_q5_k(const char * const p[HEIGHT], int v, struct row_block * 
         rows_load_32(p, (int64_t) offsetof(block_q5_K, qs) + 32 * j, low);
         for (int i = 0; i < FOURS; ++i) {
             const rows_u8 l = (rows_u8) low[i], h = (rows_u8) high[i] >> 2 * j;
-            out->w[16 * j + i][v]     = (rows_i) ((l & 15) | (h & 1) << 4);
+            out->w[16 * j + i][v] = (rows_i) ((l & 15) | (h & 1) << 4);
             out->w[16 * j + 8 + i][v] = (rows_i) (l >> 4 | (h & 2) << 3);
         }
     }
@@ -258,9 +258,9 @@ static void unpack_q6_k(const char * const p[HEIGHT], int v, struct row_block * 
     for (int i = 0; i < 16; ++i) {
         typedef int32_t rows_i32 __attribute__((vector_size(sizeof(rows_i))));
         const rows_i32  s = (rows_i32) ((rows_u32) u[i / 4] << (24 - 8 * (i % 4))) >> 24;
-        out->s[i][v]      = rows_scale((rows_i) s, out->d[v]);
-        out->t[i / 2][v]  = i % 2 == 0 ? (rows_i) (s & 0xffff)
-                                       : (rows_i) ((rows_i32) out->t[i / 2][v] | s << 16);
+        out->s[i][v] = rows_scale((rows_i) s, out->d[v]);
+        out->t[i / 2][v] = i % 2 == 0 ? (rows_i) (s & 0xffff)
+                                      : (rows_i) ((rows_i32) out->t[i / 2][v] | s << 16);
     }
     for (int j = 0; j < 2; ++j) { // four parts of 32 share 64 bytes of ql and 32 of qh
         rows_i a[FOURS], b[FOURS], high[FOURS];
@@ -270,10 +270,10 @@ static void unpack_q6_k(const char * const p[HEIGHT], int v, struct row_block * 
         for (int i = 0; i < FOURS; ++i) {
             const rows_u8 h = (rows_u8) high[i];
             rows_i *      w = &out->w[32 * j + i][v];
-            w[0]            = (rows_i) (((rows_u8) a[i] & 15) | (h & 3) << 4);
-            w[8 * VECS]     = (rows_i) (((rows_u8) b[i] & 15) | (h & 12) << 2);
-            w[16 * VECS]    = (rows_i) ((rows_u8) a[i] >> 4 | (h & 48));
-            w[24 * VECS]    = (rows_i) ((rows_u8) b[i] >> 4 | (h >> 2 & 48));
+            w[0] = (rows_i) (((rows_u8) a[i] & 15) | (h & 3) << 4);
+            w[8 * VECS] = (rows_i) (((rows_u8) b[i] & 15) | (h & 12) << 2);
+            w[16 * VECS] = (rows_i) ((rows_u8) a[i] >> 4 | (h & 48));
+            w[24 * VECS] = (rows_i) ((rows_u8) b[i] >> 4 | (h >> 2 & 48));
         }
     }
 }
@@ -290,14 +290,14 @@ static void unpack_iq4_xs(const char * const p[HEIGHT], int v, struct row_block 
     out->d[v] = rows_factor(u[0]);
     for (unsigned i = 0; i < 8; ++i) {
         const rows_u32 s = (low >> 4 * i & 15) | (high >> 2 * i & 3) << 4;
-        out->s[i][v]     = rows_scale((rows_i) (s - 32), out->d[v]);
+        out->s[i][v] = rows_scale((rows_i) (s - 32), out->d[v]);
     }
     for (int j = 0; j < 4; ++j) { // the halves of 16 bytes are the halves of a part
         rows_i q[FOURS];
         rows_load_32(p, (int64_t) offsetof(block_iq4_xs, qs) + 32 * j, q);
         for (int i = 0; i < FOURS; ++i) {
-            rows_i * w  = &out->w[16 * j + i / 4 * 8 + i % 4][v];
-            w[0]        = _mm512_shuffle_epi8(values, (rows_i) ((rows_u8) q[i] & 15));
+            rows_i * w = &out->w[16 * j + i / 4 * 8 + i % 4][v];
+            w[0] = _mm512_shuffle_epi8(values, (rows_i) ((rows_u8) q[i] & 15));
             w[4 * VECS] = _mm512_shuffle_epi8(values, (rows_i) ((rows_u8) q[i] >> 4));
         }
     }
@@ -360,7 +360,7 @@ SIMD_INLINE void multiply_columns(const struct row_block * w, const struct colum
                 block = rows_fma(rows_float(sum), w->m[v], block);
             }
             rows_f * out = &sums[c * VECS + v];
-            *out         = rows_fma(block, rows_set1_f(x[c].e), *out);
+            *out = rows_fma(block, rows_set1_f(x[c].e), *out);
         }
     }
 }
@@ -415,10 +415,10 @@ static void multiply_strip(const struct strip * s) {
     struct row_block            w;
     rows_f                      sums[WIDTH * VECS];
     memset(sums, 0, (size_t) p->n_columns * VECS * sizeof(rows_f));
-    const struct k_type type       = k_type_of(p->type);
+    const struct k_type type = k_type_of(p->type);
     const int64_t       block_size = (int64_t) ggml_type_size(p->type);
-    const int64_t       size       = VECS * HEIGHT * block_size; // of a block of all rows
-    const int64_t       tiles      = (p->n_columns + COLUMNS - 1) / COLUMNS;
+    const int64_t       size = VECS * HEIGHT * block_size; // of a block of all rows
+    const int64_t       tiles = (p->n_columns + COLUMNS - 1) / COLUMNS;
     for (int64_t b = 0; b < p->K / QK_K; ++b) {
         const struct column_block * x =
                 (const struct column_block *) (const void *) p->columns + b * p->C + p->first;
@@ -453,20 +453,20 @@ static bool supports(const struct ggml_tensor * dst) {
 }
 
 const struct product_kernel product_k = {
-    .name  = "k",
+    .name = "k",
     .types = PRODUCT_TYPE(Q4_K) | PRODUCT_TYPE(Q5_K) | PRODUCT_TYPE(Q6_K) |
              (PRODUCT_VNNI ? PRODUCT_TYPE(IQ4_XS) : 0),
-    .supports       = supports,
-    .block          = QK_K,
-    .block_size     = sizeof(struct column_block),
-    .by_block       = true,
-    .round          = round_blocks,
-    .private_max    = 16384,
-    .height         = VECS * HEIGHT,
-    .slice_rows     = 4 * VECS * HEIGHT,
-    .slice_columns  = WIDTH,
+    .supports = supports,
+    .block = QK_K,
+    .block_size = sizeof(struct column_block),
+    .by_block = true,
+    .round = round_blocks,
+    .private_max = 16384,
+    .height = VECS * HEIGHT,
+    .slice_rows = 4 * VECS * HEIGHT,
+    .slice_columns = WIDTH,
     .min_slice_size = 8192,
-    .multiply       = multiply,
+    .multiply = multiply,
 };
 
 #endif

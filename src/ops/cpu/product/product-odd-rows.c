@@ -15,11 +15,11 @@
 #    include "simd.h"
 
 enum {
-    MAX_K   = 512,
+    MAX_K = 512,
     COLUMNS = VEC == 16 ? 4 : 2, // of a register tile, if there are that many
-    ROWS    = VEC / COLUMNS,     // of such a tile
-    STRIP   = VEC,               // rows that are multiplied with all columns before the next
-    FAR     = 2 * STRIP,         // rows from those in use to those that are prefetched
+    ROWS = VEC / COLUMNS,        // of such a tile
+    STRIP = VEC,                 // rows that are multiplied with all columns before the next
+    FAR = 2 * STRIP,             // rows from those in use to those that are prefetched
 };
 
 static bool supports(const struct ggml_tensor * dst) {
@@ -57,7 +57,7 @@ SIMD_INLINE void multiply_tile(const struct strip * s, int64_t r, int n_rows, co
     for (int i = 0; i < VEC; ++i) {
         acc[i] = (vec) { 0.0f };
     }
-    const char *  far  = s->rows + (r + FAR) * s->row_size; // straight through the rows that follow
+    const char *  far = s->rows + (r + FAR) * s->row_size; // straight through the rows that follow
     const int64_t rest = s->K % VEC, whole = s->K - rest;
 #    pragma GCC   unroll 4
     for (int first = 0; first < n_rows; first += ROWS) { // in the order of memory
@@ -132,7 +132,7 @@ static void multiply(const struct product_part * p) {
             for (int64_t i = 0; i < n; ++i) {
                 weights_to_float(p->type, s.rows + i * s.row_size, 0, p->K, converted + i * p->K);
             }
-            s.rows     = (const char *) converted;
+            s.rows = (const char *) converted;
             s.row_size = p->K * (int64_t) sizeof(float);
         }
         multiply_strip(&s, p, p->y + r * (int64_t) sizeof(float), is_f32);
@@ -140,13 +140,13 @@ static void multiply(const struct product_part * p) {
 }
 
 const struct product_kernel product_odd_rows = {
-    .name           = "odd rows",
-    .types          = PRODUCT_TYPE(F32) | PRODUCT_TYPE(F16),
-    .supports       = supports,
-    .private_max    = INT64_MAX,
-    .height         = STRIP,
+    .name = "odd rows",
+    .types = PRODUCT_TYPE(F32) | PRODUCT_TYPE(F16),
+    .supports = supports,
+    .private_max = INT64_MAX,
+    .height = STRIP,
     .min_slice_size = 8192,
-    .multiply       = multiply,
+    .multiply = multiply,
 };
 
 #endif

@@ -13,7 +13,7 @@
 #    include "product-round.h"
 
 enum {
-    QK   = 32, // weights of a block
+    QK = 32,   // weights of a block
     PART = 32, // blocks of a row that stay in the first-level cache, transposed
 
     COLUMNS = PRODUCT_VNNI ? 8 : 4, // of a register tile
@@ -41,12 +41,12 @@ static void round_blocks(
     const int offset = type == GGML_TYPE_Q8_0 ? OFFSET_Q8_0 : OFFSET_Q4_0;
     for (int64_t b = 0; b < n; ++b, x += QK, out += stride) {
         struct column_block * block = (struct column_block *) (void *) out;
-        block->e                    = round_block(x, (int8_t *) block->q);
-        const __m256i fours         = sum_fours(_mm256_loadu_si256((const __m256i *) block->q));
+        block->e = round_block(x, (int8_t *) block->q);
+        const __m256i fours = sum_fours(_mm256_loadu_si256((const __m256i *) block->q));
         __m128i       sum =
                 _mm_add_epi32(_mm256_castsi256_si128(fours), _mm256_extracti128_si256(fours, 1));
-        sum        = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
-        sum        = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1));
+        sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
+        sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1));
         block->sum = -offset * _mm_cvtsi128_si32(sum);
     }
 }
@@ -70,7 +70,7 @@ SIMD_INLINE void unpack(const char * const rows[], int64_t b, bool is_q8_0, rows
 #    pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {
             w[i + 4] = (rows_i) ((rows_u8) w[i] >> 4);
-            w[i]     = (rows_i) ((rows_u8) w[i] & 15);
+            w[i] = (rows_i) ((rows_u8) w[i] & 15);
         }
     }
 }
@@ -79,11 +79,11 @@ SIMD_INLINE void unpack(const char * const rows[], int64_t b, bool is_q8_0, rows
 // The first tile of columns unpacks the weights and keeps them for the others.
 SIMD_INLINE void multiply_columns(const struct strip * s, struct row_part * rows, int64_t b0,
         int64_t n_blocks, int64_t c0, int n, bool first, bool is_q8_0) {
-    const struct product_part * p    = s->part;
+    const struct product_part * p = s->part;
     const int64_t               step = p->K / QK; // blocks between columns
     const struct column_block * x =
             (const struct column_block *) (const void *) p->columns + (p->first + c0) * step + b0;
-    char *        y    = s->y + c0 * p->y_nb1;
+    char *        y = s->y + c0 * p->y_nb1;
     const bool    keep = p->n_columns > COLUMNS;
     const int64_t size = is_q8_0 ? sizeof(block_q8_0) : sizeof(block_q4_0);
     rows_f        acc[COLUMNS];
@@ -164,7 +164,7 @@ SIMD_INLINE void copy_factors(const char * row, int64_t n, int64_t size, uint16_
 }
 
 SIMD_INLINE void multiply_strip(const struct strip * s, bool is_q8_0) {
-    const int64_t   size     = is_q8_0 ? sizeof(block_q8_0) : sizeof(block_q4_0);
+    const int64_t   size = is_q8_0 ? sizeof(block_q8_0) : sizeof(block_q4_0);
     const int64_t   n_blocks = s->part->K / QK;
     struct row_part rows;
     for (int64_t b = 0; b < n_blocks; b += PART) {
@@ -196,18 +196,18 @@ static bool supports(const struct ggml_tensor * dst) {
 }
 
 const struct product_kernel product_q8_0 = {
-    .name           = "q8_0",
-    .types          = PRODUCT_TYPE(Q8_0) | PRODUCT_TYPE(Q4_0),
-    .supports       = supports,
-    .block          = QK,
-    .block_size     = sizeof(struct column_block),
-    .round          = round_blocks,
-    .private_max    = 16384,
-    .height         = HEIGHT,
-    .slice_rows     = 4 * HEIGHT,
-    .slice_columns  = 256,
+    .name = "q8_0",
+    .types = PRODUCT_TYPE(Q8_0) | PRODUCT_TYPE(Q4_0),
+    .supports = supports,
+    .block = QK,
+    .block_size = sizeof(struct column_block),
+    .round = round_blocks,
+    .private_max = 16384,
+    .height = HEIGHT,
+    .slice_rows = 4 * HEIGHT,
+    .slice_columns = 256,
     .min_slice_size = 8192,
-    .multiply       = multiply,
+    .multiply = multiply,
 };
 
 #endif

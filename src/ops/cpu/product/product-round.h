@@ -14,12 +14,12 @@ static inline float largest(const float * x, int n) {
     __m256       max = zero, none = zero; // none: 0 or NaN
     for (int i = 0; i < n; i += 8) {
         const __m256 v = _mm256_loadu_ps(x + i);
-        max            = _mm256_max_ps(max, _mm256_andnot_ps(sign, v));
-        none           = _mm256_fmadd_ps(v, zero, none);
+        max = _mm256_max_ps(max, _mm256_andnot_ps(sign, v));
+        none = _mm256_fmadd_ps(v, zero, none);
     }
-    __m128 m      = _mm_max_ps(_mm256_castps256_ps128(max), _mm256_extractf128_ps(max, 1));
-    m             = _mm_max_ps(m, _mm_movehl_ps(m, m));
-    m             = _mm_max_ss(m, _mm_movehdup_ps(m));
+    __m128 m = _mm_max_ps(_mm256_castps256_ps128(max), _mm256_extractf128_ps(max, 1));
+    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+    m = _mm_max_ss(m, _mm_movehdup_ps(m));
     const bool ok = _mm256_movemask_ps(_mm256_cmp_ps(none, zero, _CMP_NEQ_UQ)) == 0;
     return ok ? _mm_cvtss_f32(m) : NAN;
 }

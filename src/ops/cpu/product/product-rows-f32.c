@@ -80,7 +80,7 @@ SIMD_INLINE __m128 sum_all_four(vec a, vec b, vec c, vec d) {
 SIMD_INLINE void multiply(const struct row_pair * p, const char * columns, int64_t stride,
         int64_t K, int n, bool is_f16, bool prefetch) {
     const int    step_bytes = STEP * (is_f16 ? 2 : 4);
-    const char * far        = p->rows[1] + ROWS_FAR;
+    const char * far = p->rows[1] + ROWS_FAR;
     vec          acc[2][TILE][SUMS];
 #    pragma GCC  unroll 8
     for (int i = 0; i < n * SUMS; ++i) {
@@ -118,7 +118,7 @@ SIMD_INLINE void multiply(const struct row_pair * p, const char * columns, int64
 #    pragma GCC unroll 2
     for (int c = 0; c < n; ++c) {
         float * y = (float *) (void *) (p->y + c * p->y_nb1);
-        y[0]      = sum_all(sum_four(acc[0][c]));
+        y[0] = sum_all(sum_four(acc[0][c]));
         if (p->n == 2) {
             y[1] = sum_all(sum_four(acc[1][c]));
         }
@@ -170,28 +170,28 @@ static bool supports_f16(const struct ggml_tensor * dst) {
 }
 
 const struct product_kernel product_rows_f32 = {
-    .name           = "rows f32",
-    .types          = PRODUCT_TYPE(F32),
-    .supports       = supports_f32,
-    .private_max    = INT64_MAX,
-    .height         = 2,
+    .name = "rows f32",
+    .types = PRODUCT_TYPE(F32),
+    .supports = supports_f32,
+    .private_max = INT64_MAX,
+    .height = 2,
     .min_slice_size = 16384,
-    .multiply       = multiply_f32,
+    .multiply = multiply_f32,
 };
 
 const struct product_kernel product_rows_f16 = {
-    .name           = "rows f16",
-    .types          = PRODUCT_TYPE(F16),
-    .supports       = supports_f16,
-    .block          = STEP,
-    .block_size     = STEP * sizeof(float),
-    .round          = round_steps,
-    .private_max    = 4096,
-    .height         = 2,
-    .slice_rows     = 128,
-    .slice_columns  = 256,
+    .name = "rows f16",
+    .types = PRODUCT_TYPE(F16),
+    .supports = supports_f16,
+    .block = STEP,
+    .block_size = STEP * sizeof(float),
+    .round = round_steps,
+    .private_max = 4096,
+    .height = 2,
+    .slice_rows = 128,
+    .slice_columns = 256,
     .min_slice_size = 16384,
-    .multiply       = multiply_f16,
+    .multiply = multiply_f16,
 };
 
 #endif

@@ -77,7 +77,7 @@ SIMD_INLINE both_f both_f_zero(void) {
 }
 // sum + f x, with factor f[0] for the first row and f[2] for the second
 SIMD_INLINE both_f both_fma(__m128 f, both x, both_f sum) {
-    const __m512i rows   = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2);
+    const __m512i rows = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2);
     const __m512  factor = _mm512_permutexvar_ps(rows, _mm512_castps128_ps512(f));
     return _mm512_fmadd_ps(factor, _mm512_cvtepi32_ps(x), sum);
 }
@@ -168,12 +168,12 @@ static void round_block_k(const float * x, block_q8_K * out) {
     __m256       max = zero, none = zero; // none: 0 or NaN
     for (int j = 0; j < QK_K; j += 8) {
         const __m256 v = _mm256_loadu_ps(x + j);
-        max            = _mm256_max_ps(max, _mm256_andnot_ps(sign, v));
-        none           = _mm256_fmadd_ps(v, zero, none);
+        max = _mm256_max_ps(max, _mm256_andnot_ps(sign, v));
+        none = _mm256_fmadd_ps(v, zero, none);
     }
-    __m128 m  = _mm_max_ps(_mm256_castps256_ps128(max), _mm256_extractf128_ps(max, 1));
-    m         = _mm_max_ps(m, _mm_movehl_ps(m, m));
-    m         = _mm_max_ss(m, _mm_movehdup_ps(m));
+    __m128 m = _mm_max_ps(_mm256_castps256_ps128(max), _mm256_extractf128_ps(max, 1));
+    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+    m = _mm_max_ss(m, _mm_movehdup_ps(m));
     float top = _mm_cvtss_f32(m);
     memset(out, 0, sizeof(*out));
     if (_mm256_movemask_ps(_mm256_cmp_ps(none, zero, _CMP_NEQ_UQ)) != 0) {
@@ -184,7 +184,7 @@ static void round_block_k(const float * x, block_q8_K * out) {
         return;
     }
     for (int j = 0; j < QK_K; j += 8) { // the sign of the first of the largest
-        const __m256 v    = _mm256_loadu_ps(x + j);
+        const __m256 v = _mm256_loadu_ps(x + j);
         const int    here = _mm256_movemask_ps(
                 _mm256_cmp_ps(_mm256_andnot_ps(sign, v), _mm256_set1_ps(top), _CMP_EQ_OQ));
         if (here != 0) {
@@ -202,10 +202,10 @@ static void round_block_k(const float * x, block_q8_K * out) {
                 _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
         _mm_storeu_si128((__m128i *) (out->qs + j), bytes);
         __m128i sum = _mm256_castsi256_si128(_mm256_madd_epi16(words, _mm256_set1_epi16(1)));
-        sum         = _mm_add_epi32(
+        sum = _mm_add_epi32(
                 sum, _mm256_extracti128_si256(_mm256_madd_epi16(words, _mm256_set1_epi16(1)), 1));
-        sum                = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
-        sum                = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1));
+        sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
+        sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1));
         out->bsums[j / 16] = (int16_t) _mm_cvtsi128_si32(sum);
     }
     out->d = 1.0f / (-127.0f / top);
@@ -289,7 +289,7 @@ SIMD_INLINE void multiply_4(
     __m256       minima[ROWS_TILE]; // four sums of each row
 #    pragma GCC  unroll 4
     for (int c = 0; c < n; ++c) {
-        acc[c]    = both_f_zero();
+        acc[c] = both_f_zero();
         minima[c] = _mm256_setzero_ps();
     }
     for (int64_t b = 0; b < n_blocks; ++b) {
@@ -300,8 +300,8 @@ SIMD_INLINE void multiply_4(
         }
         const __m256i packed0 = _mm256_cvtepu8_epi16(scales_and_minima(v0->scales));
         const __m256i packed1 = _mm256_cvtepu8_epi16(scales_and_minima(v1->scales));
-        const both    scales  = both_low(both_set(packed0, packed1));
-        const __m256i t       = _mm256_permute2x128_si256(packed0, packed1, 0x31);
+        const both    scales = both_low(both_set(packed0, packed1));
+        const __m256i t = _mm256_permute2x128_si256(packed0, packed1, 0x31);
         both          sum[ROWS_TILE];
 #    pragma GCC unroll 4
         for (int c = 0; c < n; ++c) {
@@ -309,9 +309,9 @@ SIMD_INLINE void multiply_4(
         }
 #    pragma GCC unroll 4
         for (int j = 0; j < QK_K / 64; ++j) {
-            const both w   = both_load(v0->qs + 32 * j, v1->qs + 32 * j);
+            const both w = both_load(v0->qs + 32 * j, v1->qs + 32 * j);
             const both low = both_and(w, 15), high = both_and(both_right(w, 4), 15);
-            const both scale_low  = copy_scale(scales, copy_32[2 * j]);
+            const both scale_low = copy_scale(scales, copy_32[2 * j]);
             const both scale_high = copy_scale(scales, copy_32[2 * j + 1]);
 #    pragma GCC unroll 4
             for (int c = 0; c < n; ++c) {
@@ -324,9 +324,9 @@ SIMD_INLINE void multiply_4(
         const __m128 factors = load_factors(&v0->d, &v1->d); // d and m of each row
 #    pragma GCC unroll 4
         for (int c = 0; c < n; ++c) {
-            const block_q8_K * x  = column_block(columns, c * stride, b);
-            const __m128       f  = _mm_mul_ps(_mm_set1_ps(x->d), factors);
-            acc[c]                = both_fma(f, sum[c], acc[c]);
+            const block_q8_K * x = column_block(columns, c * stride, b);
+            const __m128       f = _mm_mul_ps(_mm_set1_ps(x->d), factors);
+            acc[c] = both_fma(f, sum[c], acc[c]);
             const __m256i product = _mm256_madd_epi16(
                     t, _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *) x->bsums)));
             const __m256 m = _mm256_permutevar8x32_ps(
@@ -337,7 +337,7 @@ SIMD_INLINE void multiply_4(
 #    pragma GCC unroll 4
     for (int c = 0; c < n; ++c) {
         float * y = (float *) (void *) (p->y + c * p->y_nb1);
-        y[0]      = sum_eight(both_row(acc[c], 0)) + sum_four(_mm256_castps256_ps128(minima[c]));
+        y[0] = sum_eight(both_row(acc[c], 0)) + sum_four(_mm256_castps256_ps128(minima[c]));
         if (p->n == 2) {
             y[1] = sum_eight(both_row(acc[c], 1)) + sum_four(_mm256_extractf128_ps(minima[c], 1));
         }
@@ -373,11 +373,11 @@ SIMD_INLINE void multiply_6(
         }
 #    pragma GCC unroll 2
         for (int j = 0; j < QK_K / 128; ++j) {
-            const both a     = both_load(v0->ql + 64 * j, v1->ql + 64 * j);
-            const both e     = both_load(v0->ql + 64 * j + 32, v1->ql + 64 * j + 32);
-            const both h     = both_load(v0->qh + 32 * j, v1->qh + 32 * j);
+            const both a = both_load(v0->ql + 64 * j, v1->ql + 64 * j);
+            const both e = both_load(v0->ql + 64 * j + 32, v1->ql + 64 * j + 32);
+            const both h = both_load(v0->qh + 32 * j, v1->qh + 32 * j);
             const both eight = j == 0 ? both_low(scales) : both_high(scales);
-            const both w[4]  = {
+            const both w[4] = {
                 both_or(both_and(a, 15), both_and(both_left(h, 4), 48)),
                 both_or(both_and(e, 15), both_and(both_left(h, 2), 48)),
                 both_or(both_and(both_right(a, 4), 15), both_and(h, 48)),
@@ -386,7 +386,7 @@ SIMD_INLINE void multiply_6(
 #    pragma GCC unroll 2
             for (int i = 0; i < 4; i += 2) {
                 const both scale = copy_scale(eight, copy_16[i]);
-                const both next  = copy_scale(eight, copy_16[i + 1]);
+                const both next = copy_scale(eight, copy_16[i + 1]);
 #    pragma GCC unroll 4
                 for (int c = 0; c < n; ++c) {
                     const block_q8_K * x = column_block(columns, c * stride, b);
@@ -400,13 +400,13 @@ SIMD_INLINE void multiply_6(
 #    pragma GCC unroll 4
         for (int c = 0; c < n; ++c) {
             const block_q8_K * x = column_block(columns, c * stride, b);
-            acc[c]               = both_fma(_mm_mul_ps(_mm_set1_ps(x->d), factors), sum[c], acc[c]);
+            acc[c] = both_fma(_mm_mul_ps(_mm_set1_ps(x->d), factors), sum[c], acc[c]);
         }
     }
 #    pragma GCC unroll 4
     for (int c = 0; c < n; ++c) {
         float * y = (float *) (void *) (p->y + c * p->y_nb1);
-        y[0]      = sum_eight(both_row(acc[c], 0));
+        y[0] = sum_eight(both_row(acc[c], 0));
         if (p->n == 2) {
             y[1] = sum_eight(both_row(acc[c], 1));
         }
@@ -443,18 +443,18 @@ static bool supports(const struct ggml_tensor * dst) {
 }
 
 const struct product_kernel product_rows_k = {
-    .name           = "rows k",
-    .types          = PRODUCT_TYPE(Q4_K) | PRODUCT_TYPE(Q6_K),
-    .supports       = supports,
-    .block          = QK_K,
-    .block_size     = sizeof(block_q8_K),
-    .round          = round_blocks,
-    .private_max    = 4096,
-    .height         = 2,
-    .slice_rows     = 128,
-    .slice_columns  = 256,
+    .name = "rows k",
+    .types = PRODUCT_TYPE(Q4_K) | PRODUCT_TYPE(Q6_K),
+    .supports = supports,
+    .block = QK_K,
+    .block_size = sizeof(block_q8_K),
+    .round = round_blocks,
+    .private_max = 4096,
+    .height = 2,
+    .slice_rows = 128,
+    .slice_columns = 256,
     .min_slice_size = 16384,
-    .multiply       = multiply,
+    .multiply = multiply,
 };
 
 #endif

@@ -13,8 +13,8 @@
 #include "product.h"
 
 enum {
-    ROWS_TILE = 4,    // columns of a register tile
-    ROWS_FAR  = 2048, // bytes from the second of two rows to what is prefetched
+    ROWS_TILE = 4,   // columns of a register tile
+    ROWS_FAR = 2048, // bytes from the second of two rows to what is prefetched
 
 // weights in F32 or F16: K must be a multiple
 #if defined(__AVX512F__)
@@ -42,15 +42,15 @@ static inline void multiply_pairs(
     for (int64_t r = 0; r < part->n_rows; r += 2) {
         const char *    row = part->rows + r * part->row_size;
         const bool      two = r + 1 < part->n_rows;
-        struct row_pair p   = {
-              .rows  = { row, two ? row + part->row_size : row },
-              .n     = two ? 2 : 1,
-              .y_nb1 = part->y_nb1,
+        struct row_pair p = {
+            .rows = { row, two ? row + part->row_size : row },
+            .n = two ? 2 : 1,
+            .y_nb1 = part->y_nb1,
         };
         for (int64_t c = 0; c < part->n_columns; c += ROWS_TILE) {
             const int64_t n = part->n_columns - c;
-            p.prefetch      = c == 0;
-            p.y             = part->y + r * (int64_t) sizeof(float) + c * p.y_nb1;
+            p.prefetch = c == 0;
+            p.y = part->y + r * (int64_t) sizeof(float) + c * p.y_nb1;
             multiply(&p, part->columns + (part->first + c) * stride, stride, part->K,
                     n < ROWS_TILE ? (int) n : ROWS_TILE);
         }

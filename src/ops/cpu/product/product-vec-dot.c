@@ -21,7 +21,7 @@ static void round_blocks(
 
 static void multiply(const struct product_part * p) {
     const ggml_vec_dot_t vec_dot = ggml_get_type_traits_cpu(p->type)->vec_dot;
-    const int64_t        stride  = p->K / QK8_0 * (int64_t) sizeof(block_q8_0);
+    const int64_t        stride = p->K / QK8_0 * (int64_t) sizeof(block_q8_0);
     for (int64_t r = 0; r < p->n_rows; ++r) {
         for (int64_t c = 0; c < p->n_columns; ++c) {
             vec_dot((int) p->K, (float *) (void *) (p->y + c * p->y_nb1) + r, 0,
@@ -31,14 +31,14 @@ static void multiply(const struct product_part * p) {
 }
 
 const struct product_kernel product_vec_dot = {
-    .name          = "vec_dot",
-    .types         = PRODUCT_TYPE(Q8_0) | PRODUCT_TYPE(Q4_0),
-    .supports      = product_is_few,
-    .block         = QK8_0,
-    .block_size    = sizeof(block_q8_0),
-    .round         = round_blocks,
-    .height        = 1,
-    .slice_rows    = 64,
+    .name = "vec_dot",
+    .types = PRODUCT_TYPE(Q8_0) | PRODUCT_TYPE(Q4_0),
+    .supports = product_is_few,
+    .block = QK8_0,
+    .block_size = sizeof(block_q8_0),
+    .round = round_blocks,
+    .height = 1,
+    .slice_rows = 64,
     .slice_columns = 256,
-    .multiply      = multiply,
+    .multiply = multiply,
 };

@@ -67,10 +67,10 @@ TO_FLOAT(q5_1, x[i].qh, 0, true, GGML_CPU_FP16_TO_FP32(x[i].m))
 static void q4_k_scale(const uint8_t * scales, int j, int * scale, int * min) {
     if (j < 4) {
         *scale = scales[j] & 63;
-        *min   = scales[j + 4] & 63;
+        *min = scales[j + 4] & 63;
     } else {
         *scale = (scales[j + 4] & 15) | (scales[j - 4] >> 6) << 4;
-        *min   = (scales[j + 4] >> 4) | (scales[j] >> 6) << 4;
+        *min = (scales[j + 4] >> 4) | (scales[j] >> 6) << 4;
     }
 }
 
@@ -107,8 +107,8 @@ static void q6_K_to_float(const block_q6_K * x, int64_t n, float * out) {
     for (int64_t i = 0; i < n / QK_K; ++i) {
         const float d = GGML_CPU_FP16_TO_FP32(x[i].d);
         for (int part = 0; part < 8; ++part, out += 32) { // four share 64 bytes of ql, 32 of qh
-            const uint8_t * low    = x[i].ql + part / 4 * 64 + part % 2 * 32;
-            const uint8_t * high   = x[i].qh + part / 4 * 32;
+            const uint8_t * low = x[i].ql + part / 4 * 64 + part % 2 * 32;
+            const uint8_t * high = x[i].qh + part / 4 * 32;
             const int8_t *  scales = x[i].scales + 2 * part;
             int8_t          q[32];
             for (int j = 0; j < 32; ++j) {

@@ -30,7 +30,7 @@ static bool supports_any(const struct ggml_tensor * dst) {
 // if the weights are). With VNNI, an instruction adds four times as many products of bytes as of
 // floats.
 static const struct product_kernel product_ggml = {
-    .name  = "ggml",
+    .name = "ggml",
     .types = 0
 #if defined(__AVX512VNNI__)
              | PRODUCT_TYPE(Q2_K) | PRODUCT_TYPE(Q3_K) | PRODUCT_TYPE(IQ1_S) | PRODUCT_TYPE(IQ1_M) |
@@ -87,14 +87,14 @@ static struct product product_of(
         const struct product_kernel * kernel, const struct ggml_tensor * dst) {
     const struct ggml_tensor *w = dst->src[0], *x = dst->src[1];
     const bool     one = x->ne[1] == 1 && x->ne[3] == 1 && w->ne[2] == 1; // column per matrix
-    struct product p   = { .w = w, .x = x, .y = dst, .K = w->ne[0], .R = w->ne[1] };
-    p.C                = x->ne[one ? 2 : 1];
-    p.n2               = one ? 1 : x->ne[2];
-    p.n_matrices       = p.n2 * x->ne[3];
-    p.r2               = p.n2 / w->ne[2];
-    p.r3               = x->ne[3] / w->ne[3];
-    p.x_nb1            = (int64_t) x->nb[one ? 2 : 1];
-    p.y_nb1            = (int64_t) dst->nb[one ? 2 : 1];
+    struct product p = { .w = w, .x = x, .y = dst, .K = w->ne[0], .R = w->ne[1] };
+    p.C = x->ne[one ? 2 : 1];
+    p.n2 = one ? 1 : x->ne[2];
+    p.n_matrices = p.n2 * x->ne[3];
+    p.r2 = p.n2 / w->ne[2];
+    p.r3 = x->ne[3] / w->ne[3];
+    p.x_nb1 = (int64_t) x->nb[one ? 2 : 1];
+    p.y_nb1 = (int64_t) dst->nb[one ? 2 : 1];
     if (kernel->round != NULL) {
         p.prepared_size = (size_t) (p.K / kernel->block * p.C) * kernel->block_size;
     } else if (kernel->prepare != NULL) {
@@ -146,18 +146,18 @@ static int64_t min(int64_t a, int64_t b) {
 static struct product_part part_of(const struct product * p, const char * columns, int64_t m,
         int64_t r, int64_t n_rows, int64_t c, int64_t n_columns) {
     return (struct product_part) {
-        .type      = p->w->type,
-        .K         = p->K,
-        .rows      = matrix_of(p, m) + r * (int64_t) p->w->nb[1],
-        .row_size  = (int64_t) p->w->nb[1],
-        .n_rows    = min(n_rows, p->R - r),
-        .columns   = p->prepared_size == 0 ? (const char *) product_x(p, m, 0)
-                                           : columns + m * (int64_t) p->prepared_size,
-        .C         = p->C,
-        .x_nb1     = p->x_nb1,
-        .first     = c,
+        .type = p->w->type,
+        .K = p->K,
+        .rows = matrix_of(p, m) + r * (int64_t) p->w->nb[1],
+        .row_size = (int64_t) p->w->nb[1],
+        .n_rows = min(n_rows, p->R - r),
+        .columns = p->prepared_size == 0 ? (const char *) product_x(p, m, 0)
+                                         : columns + m * (int64_t) p->prepared_size,
+        .C = p->C,
+        .x_nb1 = p->x_nb1,
+        .first = c,
         .n_columns = min(n_columns, p->C - c),
-        .y         = (char *) p->y->data + m % p->n2 * (int64_t) p->y->nb[2] +
+        .y = (char *) p->y->data + m % p->n2 * (int64_t) p->y->nb[2] +
              m / p->n2 * (int64_t) p->y->nb[3] + c * p->y_nb1 + r * (int64_t) sizeof(float),
         .y_nb1 = p->y_nb1,
     };
@@ -171,20 +171,20 @@ static int64_t slice_rows(const struct product_kernel * kernel, const struct ggm
 
 void product_weights_of(const struct product_kernel * kernel, const struct ggml_tensor * dst,
         int ith, int nth, const char ** begin, const char ** end) {
-    const struct ggml_tensor * w        = dst->src[0];
-    const int64_t              rows     = slice_rows(kernel, w);
+    const struct ggml_tensor * w = dst->src[0];
+    const int64_t              rows = slice_rows(kernel, w);
     const int64_t              n_slices = (w->ne[1] + rows - 1) / rows;
-    const int64_t              first    = min(row_queue_begin(n_slices, ith, nth) * rows, w->ne[1]);
+    const int64_t              first = min(row_queue_begin(n_slices, ith, nth) * rows, w->ne[1]);
     const int64_t              last = min(row_queue_begin(n_slices, ith + 1, nth) * rows, w->ne[1]);
-    *begin                          = (const char *) w->data + first * (int64_t) w->nb[1];
-    *end                            = (const char *) w->data + last * (int64_t) w->nb[1];
+    *begin = (const char *) w->data + first * (int64_t) w->nb[1];
+    *end = (const char *) w->data + last * (int64_t) w->nb[1];
 }
 
 static void multiply_private(const struct product_kernel * kernel, const struct product * p,
         const struct ggml_compute_params * params) {
     char *           columns = private_work(params);
-    const int64_t    rows    = slice_rows(kernel, p->w);
-    struct row_queue queue   = row_queue_of(
+    const int64_t    rows = slice_rows(kernel, p->w);
+    struct row_queue queue = row_queue_of(
             plan_counters(params->thread), (p->R + rows - 1) / rows, params->ith, params->nth);
     prepare(kernel, p, columns, 0, 1);
     for (int64_t slice; row_queue_next(&queue, &slice);) {
@@ -206,9 +206,9 @@ static size_t columns_size(const struct product * p) {
 
 static void multiply_shared(const struct product_kernel * kernel, const struct product * p,
         const struct ggml_compute_params * params) {
-    const int64_t nth     = params->nth;
+    const int64_t nth = params->nth;
     char *        columns = align_line(params->wdata);
-    char *        work    = columns + columns_size(p) + (size_t) params->ith * kernel->work_size;
+    char *        work = columns + columns_size(p) + (size_t) params->ith * kernel->work_size;
     prepare(kernel, p, columns, params->ith, nth);
     if (params->ith == 0) {
         ggml_threadpool_chunk_set(params->threadpool, (int) nth);
@@ -220,18 +220,18 @@ static void multiply_shared(const struct product_kernel * kernel, const struct p
     while (rows > kernel->height && (p->R + rows - 1) / rows * p->n_matrices < 4 * nth) {
         rows -= kernel->height;
     }
-    const int64_t n_rows    = (p->R + rows - 1) / rows; // slices
+    const int64_t n_rows = (p->R + rows - 1) / rows; // slices
     const int64_t n_columns = (p->C + kernel->slice_columns - 1) / kernel->slice_columns;
-    const int64_t n_slices  = n_rows * n_columns * p->n_matrices;
+    const int64_t n_slices = n_rows * n_columns * p->n_matrices;
     for (int64_t i = params->ith; i < n_slices;
-            i      = ggml_threadpool_chunk_add(params->threadpool, 1)) {
+            i = ggml_threadpool_chunk_add(params->threadpool, 1)) {
         struct product_part part = part_of(p, columns, i / n_rows / n_columns, i % n_rows * rows,
                 rows, i / n_rows % n_columns * kernel->slice_columns, kernel->slice_columns);
         const int64_t       next = i + nth;
-        part.next                = next < n_slices ? matrix_of(p, next / n_rows / n_columns) +
+        part.next = next < n_slices ? matrix_of(p, next / n_rows / n_columns) +
                                               next % n_rows * rows * (int64_t) p->w->nb[1]
-                                                   : NULL;
-        part.work                = work;
+                                    : NULL;
+        part.work = work;
         kernel->multiply(&part);
     }
 }

@@ -36,7 +36,7 @@ static inline int64_t row_queue_begin(int64_t n_slices, int i, int n) {
 static inline void row_queue_enter(struct row_queue * q, int owner) {
     q->owner = owner;
     q->begin = row_queue_begin(q->n_slices, owner, q->nth);
-    q->n     = row_queue_begin(q->n_slices, owner + 1, q->nth) - q->begin;
+    q->n = row_queue_begin(q->n_slices, owner + 1, q->nth) - q->begin;
 }
 
 static inline struct row_queue row_queue_of(
@@ -68,7 +68,7 @@ static inline bool row_queue_next(struct row_queue * q, int64_t * slice) {
     int64_t i = q->n_taken++;
     if (q->counters == NULL) {
         q->next = i + 1 < q->n ? q->begin + i + 1 : -1;
-        *slice  = q->begin + i;
+        *slice = q->begin + i;
         return i < q->n;
     }
     while (!row_counter_take(&q->counters[q->owner].n, q->n, q->owner != q->ith, &i)) {
@@ -79,7 +79,7 @@ static inline bool row_queue_next(struct row_queue * q, int64_t * slice) {
         row_queue_enter(q, owner);
     }
     const int64_t next = q->owner == q->ith ? i + 1 : i - 1;
-    q->next            = 0 <= next && next < q->n ? q->begin + next : -1;
-    *slice             = q->begin + i;
+    q->next = 0 <= next && next < q->n ? q->begin + next : -1;
+    *slice = q->begin + i;
     return true;
 }

@@ -33,15 +33,15 @@ struct layout {
 static struct layout layout_of(const struct scan_dims * dims) {
     const int64_t tokens = tile_scan_segment(dims);
     struct layout l;
-    l.k    = 0;
-    l.q    = l.k + tokens * dims->n_h * dims->d_k;
+    l.k = 0;
+    l.q = l.k + tokens * dims->n_h * dims->d_k;
     l.beta = l.q + tokens * dims->d_k;
     l.gate = l.beta + tokens * dims->n_h;
-    l.r    = l.gate + tokens * dims->d_k;
-    l.w    = l.r + tokens * dims->d_k;
-    l.qk   = l.w + tokens * dims->d_k;
-    l.qw   = l.qk + tokens;
-    l.end  = l.qw + tokens;
+    l.r = l.gate + tokens * dims->d_k;
+    l.w = l.r + tokens * dims->d_k;
+    l.qk = l.w + tokens * dims->d_k;
+    l.qw = l.qk + tokens;
+    l.end = l.qw + tokens;
     return l;
 }
 
@@ -50,10 +50,10 @@ int64_t householder_step_size(const struct scan_dims * dims) {
 }
 
 void householder_step_prepare(const void * ctx, int64_t h, int64_t t0, int64_t t1, float * prep) {
-    const struct householder * op  = ctx;
+    const struct householder * op = ctx;
     const int64_t              d_k = op->dims.d_k;
     const int64_t              n_h = op->dims.n_h;
-    const struct layout        l   = layout_of(&op->dims);
+    const struct layout        l = layout_of(&op->dims);
 
     scan_pack_rows(prep + l.k, &op->k, h, n_h, t0, t1, d_k);
     scan_pack_rows(prep + l.q, &op->q, h, 1, t0, t1, d_k);
@@ -69,7 +69,7 @@ void householder_step_prepare(const void * ctx, int64_t h, int64_t t0, int64_t t
     }
     for (int64_t t = 0; t < t1 - t0; ++t) {
         const float * q = prep + l.q + t * d_k;
-        prep[l.qk + t]  = vec_dot(q, prep + l.k + (t * n_h + n_h - 1) * d_k, d_k);
+        prep[l.qk + t] = vec_dot(q, prep + l.k + (t * n_h + n_h - 1) * d_k, d_k);
         if (op->r.data != NULL) {
             prep[l.qw + t] = vec_dot(q, prep + l.w + t * d_k, d_k);
         }
@@ -121,8 +121,8 @@ SIMD_INLINE struct sums sweep_rows(float * S, int64_t d_k, bool pend1, bool pend
         const struct pending * pend, enum gate_kind gate_kind, const float * g, bool read_first,
         const float * k, const float * q) {
     const struct pending held = *pend; // copies that stay in registers
-    vec2                 u    = { 0 };
-    vec2                 p    = { 0 };
+    vec2                 u = { 0 };
+    vec2                 p = { 0 };
     for (int64_t i = 0; i < d_k; ++i) {
         sweep_row(S, i, pend1, pend2, &held, gate_kind, g, read_first, k, q, &u, &p);
     }
@@ -161,8 +161,8 @@ static struct sums sweep_rank_one(float * S, int64_t d_k, bool has, const struct
 
 static void step_delta(
         const struct householder * op, const struct tile * tile, const float * prep) {
-    const int64_t d_k   = op->dims.d_k;
-    const int64_t n_h   = op->dims.n_h;
+    const int64_t d_k = op->dims.d_k;
+    const int64_t n_h = op->dims.n_h;
     const int64_t width = op->gate_kind == GATE_CHANNEL ? d_k : 1;
 
     const struct layout l = layout_of(&op->dims);
@@ -172,10 +172,10 @@ static void step_delta(
     for (int64_t t = 0; t < tile->t1 - tile->t0; ++t) {
         for (int64_t f = 0; f < n_h; ++f) {
             const bool    first = f == 0;
-            const bool    last  = f == n_h - 1;
-            const float * k     = prep + l.k + (t * n_h + f) * d_k;
-            const float * v     = tile->x[0] + (t * n_h + f) * tile->x_row[0];
-            const float   beta  = prep[l.beta + t * n_h + f];
+            const bool    last = f == n_h - 1;
+            const float * k = prep + l.k + (t * n_h + f) * d_k;
+            const float * v = tile->x[0] + (t * n_h + f) * tile->x_row[0];
+            const float   beta = prep[l.beta + t * n_h + f];
 
             const struct sums sums = sweep_delta(tile->S, d_k, pend.k1 != NULL, &pend,
                     first ? op->gate_kind : GATE_NONE, prep + l.gate + t * width, k,
@@ -198,7 +198,7 @@ static void step_delta(
 
 static void step_rank_one(
         const struct householder * op, const struct tile * tile, const float * prep) {
-    const int64_t d_k   = op->dims.d_k;
+    const int64_t d_k = op->dims.d_k;
     const int64_t width = op->gate_kind == GATE_CHANNEL ? d_k : 1;
 
     const struct layout l = layout_of(&op->dims);
@@ -209,10 +209,10 @@ static void step_rank_one(
         const struct sums sums = sweep_rank_one(tile->S, d_k, pend.k1 != NULL, &pend, op->gate_kind,
                 prep + l.gate + t * width, prep + l.r + t * d_k, prep + l.q + t * d_k);
 
-        pend.k1      = prep + l.w + t * d_k;
-        pend.k2      = prep + l.k + t * d_k;
-        pend.d1      = vec2_scale(-1.0f, sums.u);
-        pend.d2      = vec2_load(tile->x[0] + t * tile->x_row[0]); // v
+        pend.k1 = prep + l.w + t * d_k;
+        pend.k2 = prep + l.k + t * d_k;
+        pend.d1 = vec2_scale(-1.0f, sums.u);
+        pend.d2 = vec2_load(tile->x[0] + t * tile->x_row[0]); // v
         const vec2 o = vec2_fma(prep[l.qk + t], pend.d2, vec2_fma(prep[l.qw + t], pend.d1, sums.p));
         vec2_store(tile->y + t * tile->y_row, vec2_scale(op->scale, o));
         prefetch_list(tile->prefetch, 1);

@@ -36,8 +36,8 @@ struct parts {
 SIMD_INLINE void sweep_cols(const struct rows * x, struct parts w, int64_t d_v, int64_t i, int n,
         int64_t c, int64_t cols) {
     const bool full = cols == VEC;
-    vec        u    = { 0.0f };
-    vec        p    = { 0.0f };
+    vec        u = { 0.0f };
+    vec        p = { 0.0f };
     if (w.read_k) {
         u = full ? vec_load(x->u + c) : vec_load_n(x->u + c, cols);
     }
@@ -87,9 +87,9 @@ SIMD_INLINE void sweep_cols(const struct rows * x, struct parts w, int64_t d_v, 
 
 SIMD_INLINE void sweep_rows(const struct rows * rows, struct parts w, const struct scan_dims * dims,
         const struct token * token) {
-    const struct rows x   = *rows;
+    const struct rows x = *rows;
     const int64_t     d_v = dims->d_v;
-    int64_t           i   = 0;
+    int64_t           i = 0;
 
     // without sums, one row at a time is fastest
     const int step = w.read_k || w.read_q ? TOKEN_ROWS : 1;
@@ -152,20 +152,20 @@ static void sweep(const struct rows * x, enum gate_kind gate, bool pend, bool la
 static void token_delta(
         const struct householder * op, const struct token * token, struct rows * x, float * delta) {
     const struct scan_dims * dims = &op->dims;
-    const int64_t            h    = token->h;
+    const int64_t            h = token->h;
     enum gate_kind           gate = op->gate_kind;
 
     for (int64_t f = 0; f < dims->n_h; ++f) {
         const bool    last = f == dims->n_h - 1;
-        const float * v    = tokens_row(&op->v, h, f, token->t);
+        const float * v = tokens_row(&op->v, h, f, token->t);
         const float   beta = tokens_row(&op->beta, h, f, token->t)[0];
-        x->k               = tokens_row(&op->k, h, f, token->t);
+        x->k = tokens_row(&op->k, h, f, token->t);
         memset(x->u + token->col0, 0, (size_t) (token->col1 - token->col0) * sizeof(float));
         sweep(x, gate, f > 0, last, dims, token);
 
         if (f > 0) { // the state now contains the gate and the previous update
             x->in = token->out;
-            gate  = GATE_NONE;
+            gate = GATE_NONE;
         }
         for (int64_t c = token->col0; c < token->col1; ++c) {
             delta[c] = beta * (v[c] - x->u[c]);
@@ -189,30 +189,30 @@ static void token_rank_one(const struct householder * op, const struct token * t
     sweep_gated(x, op->gate_kind,
             (struct parts) { .read_first = true, .read_k = true, .read_q = true }, dims, token);
 
-    x->k1          = tokens_row(&op->w, token->h, 0, token->t);
-    x->k2          = tokens_row(&op->k, token->h, 0, token->t);
-    x->d1          = minus_u;
-    x->d2          = tokens_row(&op->v, token->h, 0, token->t);
+    x->k1 = tokens_row(&op->w, token->h, 0, token->t);
+    x->k2 = tokens_row(&op->k, token->h, 0, token->t);
+    x->d1 = minus_u;
+    x->d2 = tokens_row(&op->v, token->h, 0, token->t);
     const float qw = vec_dot(x->q, x->k1, dims->d_k);
     const float qk = vec_dot(x->q, x->k2, dims->d_k);
     for (int64_t c = token->col0; c < token->col1; ++c) {
-        minus_u[c]  = -x->u[c];
+        minus_u[c] = -x->u[c];
         token->y[c] = op->scale * fma1(qk, x->d2[c], fma1(qw, minus_u[c], x->p[c]));
     }
     sweep_gated(x, op->gate_kind, (struct parts) { .n_pend = 2 }, dims, token);
 }
 
 void householder_token_run(const void * ctx, const struct token * token, float * work) {
-    const struct householder * op  = ctx;
+    const struct householder * op = ctx;
     const int64_t              d_v = op->dims.d_v;
 
     struct rows x = {
-        .in  = token->in,
+        .in = token->in,
         .out = token->out,
-        .g   = op->gate_kind != GATE_NONE ? tokens_row(&op->gate, token->h, 0, token->t) : NULL,
-        .q   = tokens_row(&op->q, token->h, 0, token->t),
-        .u   = work,
-        .p   = work + d_v,
+        .g = op->gate_kind != GATE_NONE ? tokens_row(&op->gate, token->h, 0, token->t) : NULL,
+        .q = tokens_row(&op->q, token->h, 0, token->t),
+        .u = work,
+        .p = work + d_v,
     };
     memset(x.p + token->col0, 0, (size_t) (token->col1 - token->col0) * sizeof(float));
     (op->r.data != NULL ? token_rank_one : token_delta)(op, token, &x, work + 2 * d_v);

@@ -37,19 +37,19 @@ static float column_dot(const float * S, const float * x, int64_t d_k, int64_t d
 }
 
 void householder_reference(const struct ggml_compute_params * params, struct ggml_tensor * dst) {
-    const struct scan_dims dims  = ggml_scan_dims_get(dst);
+    const struct scan_dims dims = ggml_scan_dims_get(dst);
     const float            scale = ggml_scan_params_get(dst).scale;
-    const int64_t          d_k   = dims.d_k;
-    const int64_t          d_v   = dims.d_v;
+    const int64_t          d_k = dims.d_k;
+    const int64_t          d_v = dims.d_v;
 
-    const struct tokens Q    = tokens_of(dst->src[HOUSEHOLDER_SRC_Q], dims.n_head);
-    const struct tokens K    = tokens_of(dst->src[HOUSEHOLDER_SRC_K], dims.n_head);
-    const struct tokens V    = tokens_of(dst->src[HOUSEHOLDER_SRC_V], dims.n_head);
+    const struct tokens Q = tokens_of(dst->src[HOUSEHOLDER_SRC_Q], dims.n_head);
+    const struct tokens K = tokens_of(dst->src[HOUSEHOLDER_SRC_K], dims.n_head);
+    const struct tokens V = tokens_of(dst->src[HOUSEHOLDER_SRC_V], dims.n_head);
     const struct tokens BETA = tokens_of(dst->src[HOUSEHOLDER_SRC_BETA], dims.n_head);
     const struct tokens GATE = tokens_of(dst->src[HOUSEHOLDER_SRC_GATE], dims.n_head);
-    const struct tokens R    = tokens_of(dst->src[HOUSEHOLDER_SRC_R], dims.n_head);
-    const struct tokens W    = tokens_of(dst->src[HOUSEHOLDER_SRC_W], dims.n_head);
-    const bool gate_channel  = GATE.data != NULL && dst->src[HOUSEHOLDER_SRC_GATE]->ne[0] == d_k;
+    const struct tokens R = tokens_of(dst->src[HOUSEHOLDER_SRC_R], dims.n_head);
+    const struct tokens W = tokens_of(dst->src[HOUSEHOLDER_SRC_W], dims.n_head);
+    const bool gate_channel = GATE.data != NULL && dst->src[HOUSEHOLDER_SRC_GATE]->ne[0] == d_k;
 
     float * S = (float *) params->wdata + params->ith * (dims.head_size + d_v); // [d_k][d_v]
     float * u = S + dims.head_size;                                             // [d_v]
@@ -93,8 +93,8 @@ void householder_reference(const struct ggml_compute_params * params, struct ggm
                 }
             } else {
                 for (int64_t f = 0; f < dims.n_h; ++f) { // S ← S + β k (v − Sᵀ k)ᵀ
-                    const float * k    = tokens_row(&K, h, f, t);
-                    const float * v    = tokens_row(&V, h, f, t);
+                    const float * k = tokens_row(&K, h, f, t);
+                    const float * v = tokens_row(&V, h, f, t);
                     const float   beta = tokens_row(&BETA, h, f, t)[0];
                     for (int64_t j = 0; j < d_v; ++j) {
                         const float delta = beta * (v[j] - column_dot(S, k, d_k, d_v, j));
@@ -122,7 +122,7 @@ static float transition(const struct scan_params * p, const struct ggml_tensor *
         case SIGNED_SCAN_ELEMENT:
         case SIGNED_SCAN_SCALAR: {
             const bool   element = p->kind == SIGNED_SCAN_ELEMENT;
-            const char * base    = (const char *) A->data + (h / (n_head / A->ne[2])) * A->nb[2];
+            const char * base = (const char *) A->data + (h / (n_head / A->ne[2])) * A->nb[2];
             const float  a = *(const float *) (element ? base + i * A->nb[1] + j * A->nb[0] : base);
             const float  e = expf(gate[element ? j : 0] * a);
             return p->form == GGML_SIGNED_SCAN_EXP ? e : 2.0f * e - 1.0f;
@@ -133,18 +133,18 @@ static float transition(const struct scan_params * p, const struct ggml_tensor *
 
 void signed_reference(const struct ggml_compute_params * params, struct ggml_tensor * dst) {
     const struct scan_dims   dims = ggml_scan_dims_get(dst);
-    const struct scan_params p    = ggml_scan_params_get(dst);
-    const int64_t            d_k  = dims.d_k;
-    const int64_t            d_v  = dims.d_v;
+    const struct scan_params p = ggml_scan_params_get(dst);
+    const int64_t            d_k = dims.d_k;
+    const int64_t            d_v = dims.d_v;
 
-    const bool ssm   = p.kind == SIGNED_SCAN_ELEMENT || p.kind == SIGNED_SCAN_SCALAR;
+    const bool ssm = p.kind == SIGNED_SCAN_ELEMENT || p.kind == SIGNED_SCAN_SCALAR;
     const bool mlstm = p.kind == SIGNED_SCAN_MLSTM;
 
     const struct ggml_tensor * A = ssm ? dst->src[SIGNED_SRC_AUX] : NULL;
 
-    const struct tokens C    = tokens_of(dst->src[SIGNED_SRC_C], dims.n_head);
-    const struct tokens B    = tokens_of(dst->src[SIGNED_SRC_B], dims.n_head);
-    const struct tokens X    = tokens_of(dst->src[SIGNED_SRC_X], dims.n_head);
+    const struct tokens C = tokens_of(dst->src[SIGNED_SRC_C], dims.n_head);
+    const struct tokens B = tokens_of(dst->src[SIGNED_SRC_B], dims.n_head);
+    const struct tokens X = tokens_of(dst->src[SIGNED_SRC_X], dims.n_head);
     const struct tokens GATE = tokens_of(dst->src[SIGNED_SRC_GATE], dims.n_head); // gate, dt, log_f
     const struct tokens BONUS = tokens_of(p.bonus ? dst->src[SIGNED_SRC_AUX] : NULL, dims.n_head);
     const struct tokens LOG_I = tokens_of(mlstm ? dst->src[SIGNED_SRC_AUX] : NULL, dims.n_head);
@@ -164,26 +164,26 @@ void signed_reference(const struct ggml_compute_params * params, struct ggml_ten
         state_begin(dst, &dims, &seq, h, S);
 
         for (int64_t n = 0; n < seq.count; ++n) {
-            const int64_t t    = seq.first + n;
-            const float * c    = tokens_row(&C, h, 0, t);
-            const float * b    = tokens_row(&B, h, 0, t);
-            const float * x    = tokens_row(&X, h, 0, t);
+            const int64_t t = seq.first + n;
+            const float * c = tokens_row(&C, h, 0, t);
+            const float * b = tokens_row(&B, h, 0, t);
+            const float * x = tokens_row(&X, h, 0, t);
             const float * gate = GATE.data != NULL ? tokens_row(&GATE, h, 0, t) : NULL;
-            float *       y    = (float *) dst->data + (t * dims.n_head + h) * d_v;
+            float *       y = (float *) dst->data + (t * dims.n_head + h) * d_v;
             snapshot(dst, &dims, &seq, h, n, S);
 
             if (mlstm) {
-                float *     norm  = S + d_k * d_v;
-                float *     m     = norm + d_k;
+                float *     norm = S + d_k * d_v;
+                float *     m = norm + d_k;
                 const float log_i = tokens_row(&LOG_I, h, 0, t)[0];
                 const float m_new = fmaxf(gate[0] + *m, log_i);
 
                 // in double: f' makes up for the rounding of m', and in F32 a difference of 70
                 // would have an error of 4e-6, and so would i'
-                const float f  = (float) exp((double) gate[0] + (double) *m - (double) m_new);
+                const float f = (float) exp((double) gate[0] + (double) *m - (double) m_new);
                 const float in = (float) exp((double) log_i - (double) m_new);
 
-                *m       = m_new;
+                *m = m_new;
                 float nc = 0.0f;
                 for (int64_t i = 0; i < d_k; ++i) {
                     norm[i] = f * norm[i] + in * b[i]; // n ← f n + i b

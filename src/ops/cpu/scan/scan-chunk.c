@@ -39,9 +39,9 @@ struct layout {
 };
 
 enum {
-    PRODUCTS   = CHUNK * CHUNK,                    // A_fj with j < f and B_fj with j ≤ f
-    PRODUCTS_B = CHUNK * (CHUNK + 1) / 2,          // B only
-    SUMS       = (PRODUCTS + VEC - 1) / VEC * VEC, // for vec_sums
+    PRODUCTS = CHUNK * CHUNK,                // A_fj with j < f and B_fj with j ≤ f
+    PRODUCTS_B = CHUNK * (CHUNK + 1) / 2,    // B only
+    SUMS = (PRODUCTS + VEC - 1) / VEC * VEC, // for vec_sums
 };
 
 // Positions of B_fj and A_fj among the products.
@@ -67,18 +67,18 @@ static int64_t chunks_of(int64_t factors) {
 }
 
 static struct layout layout_of(const struct scan_dims * dims) {
-    const int64_t tokens  = tile_scan_segment(dims);
-    const int64_t chunks  = chunks_of(tokens * dims->n_h);
+    const int64_t tokens = tile_scan_segment(dims);
+    const int64_t chunks = chunks_of(tokens * dims->n_h);
     const int64_t factors = chunks * CHUNK;
     struct layout l;
-    l.row    = (dims->d_k + VEC - 1) / VEC * VEC;
-    l.k      = 0;
-    l.q      = l.k + factors * l.row;
-    l.keys   = l.q + tokens * l.row;
-    l.decay  = l.keys + factors * l.row;
-    l.beta   = l.decay + chunks * l.row;
+    l.row = (dims->d_k + VEC - 1) / VEC * VEC;
+    l.k = 0;
+    l.q = l.k + factors * l.row;
+    l.keys = l.q + tokens * l.row;
+    l.decay = l.keys + factors * l.row;
+    l.beta = l.decay + chunks * l.row;
     l.scalar = l.beta + factors;
-    l.end    = l.scalar + chunks * SCALARS;
+    l.end = l.scalar + chunks * SCALARS;
     return l;
 }
 
@@ -120,11 +120,11 @@ SIMD_INLINE void prepare_cols(const struct factors * x, struct kind kind, bool f
     vec K[CHUNK]; // P_fj ∘ k_j
 #pragma GCC unroll 4
     for (int f = 0; f < CHUNK; ++f) {
-        const bool last  = kind.whole || x->q[f] != NULL;
+        const bool last = kind.whole || x->q[f] != NULL;
         const bool gated = kind.channel && (kind.whole || x->g[f] != NULL);
-        const vec  zero  = { 0.0f };
-        const vec  k     = kind.whole || f < x->n ? load(x->k[f] + i, full, cols) : zero;
-        const vec  q     = last ? load(x->q[f] + i, full, cols) : zero;
+        const vec  zero = { 0.0f };
+        const vec  k = kind.whole || f < x->n ? load(x->k[f] + i, full, cols) : zero;
+        const vec  q = last ? load(x->q[f] + i, full, cols) : zero;
 
         if (kind.bonus && last) { // reads before its own gate
             vec_store(x->q_out[f] + i, kind.channel ? G * q : q);
@@ -132,12 +132,12 @@ SIMD_INLINE void prepare_cols(const struct factors * x, struct kind kind, bool f
             for (int j = 0; j < f; ++j) {
                 product[at_B(f, j)] = vec_fma(q, K[j], product[at_B(f, j)]);
             }
-            const vec b         = load(x->bonus + i, full, cols);
+            const vec b = load(x->bonus + i, full, cols);
             product[at_B(f, f)] = vec_fma(q * b, k, product[at_B(f, f)]);
         }
         if (gated) {
             const vec g = load(x->g[f] + i, full, cols);
-            G           = f == 0 ? g : G * g;
+            G = f == 0 ? g : G * g;
 #pragma GCC unroll 4
             for (int j = 0; j < f; ++j) {
                 K[j] = g * K[j];
@@ -173,7 +173,7 @@ SIMD_INLINE void prepare_cols(const struct factors * x, struct kind kind, bool f
 SIMD_INLINE void prepare_rows(const struct factors * x, struct kind kind, int64_t d_k, int64_t row,
         float * k_out, float * keys, float * decay, float * products) {
     vec     product[SUMS] = { 0 }; // in the lanes
-    int64_t i             = 0;
+    int64_t i = 0;
     for (; i + VEC <= d_k; i += VEC) {
         prepare_cols(x, kind, true, row, i, VEC, k_out, keys, decay, product);
     }
@@ -220,13 +220,13 @@ static const prepare_fn prepare_fns[2][3][2] = {
 // Gates per head: their products, multiplied into A and B.
 static void prepare_head_gates(const struct factors * x, struct scalars * s) {
     const bool bonus = x->bonus != NULL;
-    float      G     = 1.0f;
+    float      G = 1.0f;
     for (int f = 0; f < CHUNK; ++f) {
         s->P[f] = 1.0f;
     }
     for (int f = 0; f < x->n; ++f) {
         const float g = x->g[f] != NULL ? x->g[f][0] : 1.0f;
-        s->G_q[f]     = bonus ? G : G * g;
+        s->G_q[f] = bonus ? G : G * g;
         for (int j = 0; j < f; ++j) {
             s->product[at_B(f, j)] *= bonus ? s->P[j] : s->P[j] * g;
             s->P[j] *= g;
@@ -240,11 +240,11 @@ static void prepare_head_gates(const struct factors * x, struct scalars * s) {
 
 void scan_chunk_prepare(
         const struct scan_chunk * op, int64_t h, int64_t t0, int64_t t1, float * prep) {
-    const int64_t       d_k     = op->dims.d_k;
-    const int64_t       n_h     = op->dims.n_h;
+    const int64_t       d_k = op->dims.d_k;
+    const int64_t       n_h = op->dims.n_h;
     const int64_t       factors = (t1 - t0) * n_h;
-    const bool          delta   = op->beta.data != NULL;
-    const struct layout l       = layout_of(&op->dims);
+    const bool          delta = op->beta.data != NULL;
+    const struct layout l = layout_of(&op->dims);
 
     if (delta) {
         scan_pack_rows(prep + l.beta, &op->beta, h, n_h, t0, t1, 1);
@@ -271,16 +271,16 @@ void scan_chunk_prepare(
                 x.g[i] = tokens_row(&op->gate, h, 0, t);
             }
             if (++f == n_h) {
-                x.q[i]     = tokens_row(&op->q, h, 0, t);
+                x.q[i] = tokens_row(&op->q, h, 0, t);
                 x.q_out[i] = prep + l.q + (t - t0) * l.row;
-                f          = 0;
+                f = 0;
                 ++t;
             }
         }
-        float *          k     = prep + l.k + r * l.row;
-        float *          keys  = prep + l.keys + r * l.row;
+        float *          k = prep + l.k + r * l.row;
+        float *          keys = prep + l.keys + r * l.row;
         float *          decay = prep + l.decay + r / CHUNK * l.row;
-        struct scalars * s     = (struct scalars *) (prep + l.scalar + r / CHUNK * SCALARS);
+        struct scalars * s = (struct scalars *) (prep + l.scalar + r / CHUNK * SCALARS);
         const bool       whole = n_h == 1 && x.n == CHUNK && d_k == l.row;
         prepare_fns[op->gate_kind == GATE_CHANNEL][delta             ? 1
                                                    : x.bonus != NULL ? 2
@@ -339,7 +339,7 @@ SIMD_INLINE void sweep_rows(float * S, int64_t d_k, int64_t row, bool pend, enum
         const struct pending * pending, int n_k, const float * k, int n_q, const float * q,
         struct sums * sums, const struct tile_prefetch * prefetch) {
     const float * decay = pending->decay;
-    const float * keys  = pending->keys;
+    const float * keys = pending->keys;
     vec2          d[CHUNK], u[CHUNK], p[CHUNK]; // in registers
 #pragma GCC unroll 4
     for (int j = 0; j < CHUNK; ++j) {
@@ -447,24 +447,24 @@ SIMD_INLINE void finish(bool delta, bool head, bool whole, int n, int64_t end, i
 // The segment; delta and head are constants at every call.
 SIMD_INLINE void run(const struct scan_chunk * op, const struct tile * tile, const float * prep,
         bool delta, bool head) {
-    const int64_t       d_k     = op->dims.d_k;
-    const int64_t       n_h     = op->dims.n_h;
+    const int64_t       d_k = op->dims.d_k;
+    const int64_t       n_h = op->dims.n_h;
     const int64_t       factors = (tile->t1 - tile->t0) * n_h;
-    const struct layout l       = layout_of(&op->dims);
-    const int64_t       keys    = op->gate_kind == GATE_CHANNEL ? l.keys : l.k;
+    const struct layout l = layout_of(&op->dims);
+    const int64_t       keys = op->gate_kind == GATE_CHANNEL ? l.keys : l.k;
 
     struct pending pend = { 0 };
     struct sums    sums;
-    int64_t        t   = 0;       // tokens that ended before the chunk, relative to the segment
+    int64_t        t = 0;         // tokens that ended before the chunk, relative to the segment
     int64_t        end = n_h - 1; // the next last factor of a token, relative to the chunk
 
     for (int64_t r = 0; r < factors; r += CHUNK) {
-        const int              n   = (int) (factors - r < CHUNK ? factors - r : CHUNK);
+        const int              n = (int) (factors - r < CHUNK ? factors - r : CHUNK);
         const int              n_q = end < n ? (int) ((n - 1 - end) / n_h + 1) : 0;
         const struct scalars * s = (const struct scalars *) (prep + l.scalar + r / CHUNK * SCALARS);
         const float *          beta = prep + l.beta + r;
-        const float *          v    = tile->x[0] + r * tile->x_row[0];
-        float *                y    = tile->y + t * tile->y_row;
+        const float *          v = tile->x[0] + r * tile->x_row[0];
+        float *                y = tile->y + t * tile->y_row;
 
         prefetch_list(tile->prefetch, n);
         (r > 0 ? sweep_next[op->gate_kind] : sweep_first)[delta][n_q](tile->S, d_k, l.row, &pend,
@@ -478,7 +478,7 @@ SIMD_INLINE void run(const struct scan_chunk * op, const struct tile * tile, con
                     tile->y_row, pend.d);
         }
         pend.decay = head ? &s->decay : prep + l.decay + r / CHUNK * l.row;
-        pend.keys  = prep + keys + r * l.row;
+        pend.keys = prep + keys + r * l.row;
         t += n_q;
         end += n_q * n_h - n;
     }

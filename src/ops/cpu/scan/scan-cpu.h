@@ -19,11 +19,11 @@ static inline struct tokens tokens_of(const struct ggml_tensor * x, int64_t n_he
         return (struct tokens) { 0 };
     }
     return (struct tokens) {
-        .data      = x->data,
-        .nb_head   = x->nb[1],
+        .data = x->data,
+        .nb_head = x->nb[1],
         .nb_factor = x->nb[2],
-        .nb_token  = x->ne[3] == 1 ? 0 : x->nb[3], // 0: a constant gate or a bonus
-        .share     = n_head / x->ne[1],
+        .nb_token = x->ne[3] == 1 ? 0 : x->nb[3], // 0: a constant gate or a bonus
+        .share = n_head / x->ne[1],
     };
 }
 

@@ -20,14 +20,14 @@ struct layout {
 
 static struct layout layout_of(const struct scan_dims * dims) {
     const int64_t columns = TILE * tiles_of(dims);
-    const int64_t tokens  = tile_scan_segment(dims);
+    const int64_t tokens = tile_scan_segment(dims);
     struct layout l;
-    l.S      = 0;
+    l.S = 0;
     l.before = l.S + dims->d_k * columns;
-    l.x[0]   = l.before + dims->d_k * TILE;
-    l.x[1]   = l.x[0] + tokens * dims->n_h * TILE;
-    l.y      = l.x[1] + tokens * dims->n_h * TILE;
-    l.prep   = l.y + tokens * TILE;
+    l.x[0] = l.before + dims->d_k * TILE;
+    l.x[1] = l.x[0] + tokens * dims->n_h * TILE;
+    l.y = l.x[1] + tokens * dims->n_h * TILE;
+    l.prep = l.y + tokens * TILE;
     return l;
 }
 
@@ -57,14 +57,14 @@ static int64_t tile_cols(const struct scan_dims * dims, int64_t tile) {
 // are not at equal distances: then they are packed, and columns beyond d_v are zero.
 static void cols_pack(struct tile * tile, int c, const struct tokens * x,
         const struct scan_dims * dims, float * packed) {
-    const size_t nb   = dims->n_h > 1 ? x->nb_factor : x->nb_token;
+    const size_t nb = dims->n_h > 1 ? x->nb_factor : x->nb_token;
     const bool   even = dims->n_h == 1 || x->nb_token == (size_t) dims->n_h * x->nb_factor;
     if (tile->cols == TILE && even) {
-        tile->x[c]     = tokens_row(x, tile->h, 0, tile->t0) + tile->col;
+        tile->x[c] = tokens_row(x, tile->h, 0, tile->t0) + tile->col;
         tile->x_row[c] = (int64_t) (nb / sizeof(float));
         return;
     }
-    tile->x[c]     = packed;
+    tile->x[c] = packed;
     tile->x_row[c] = TILE;
     for (int64_t t = tile->t0; t < tile->t1; ++t) {
         for (int64_t f = 0; f < dims->n_h; ++f, packed += TILE) {
@@ -135,25 +135,25 @@ static void tile_keep(const struct tile * tile, const struct ggml_tensor * dst,
 // The tokens t0 .. t1 − 1 of head h.
 static struct tile_prefetch prefetch_get(const struct tile_scan * scan,
         const struct ggml_tensor * dst, int64_t h, int64_t t0, int64_t t1) {
-    const struct scan_dims * dims     = &scan->dims;
+    const struct scan_dims * dims = &scan->dims;
     struct tile_prefetch     prefetch = { .tokens = t1 - t0 };
     for (; prefetch.n_inputs < INPUTS_MAX && scan->inputs[prefetch.n_inputs].width > 0;
             ++prefetch.n_inputs) {
-        const struct input * x            = &scan->inputs[prefetch.n_inputs];
+        const struct input * x = &scan->inputs[prefetch.n_inputs];
         prefetch.input[prefetch.n_inputs] = (struct prefetch_rows) {
-            .data     = (const char *) tokens_row(&x->tokens, h, 0, t0),
+            .data = (const char *) tokens_row(&x->tokens, h, 0, t0),
             .nb_token = x->tokens.nb_token,
-            .nb_row   = x->tokens.nb_factor,
-            .rows     = x->rows,
-            .width    = x->width,
+            .nb_row = x->tokens.nb_factor,
+            .rows = x->rows,
+            .width = x->width,
         };
     }
-    const size_t row                    = (size_t) dims->d_v * sizeof(float);
+    const size_t row = (size_t) dims->d_v * sizeof(float);
     prefetch.input[prefetch.n_inputs++] = (struct prefetch_rows) {
-        .data     = (const char *) dst->data + (size_t) (t0 * dims->n_head + h) * row,
+        .data = (const char *) dst->data + (size_t) (t0 * dims->n_head + h) * row,
         .nb_token = (size_t) dims->n_head * row,
-        .rows     = 1,
-        .width    = dims->d_v,
+        .rows = 1,
+        .width = dims->d_v,
     };
     return prefetch;
 }
@@ -171,7 +171,7 @@ struct task {
 // kernel's preparation is repeated for each run.
 static int64_t runs_of(const struct scan_dims * dims, int n_threads) {
     const int64_t heads = dims->n_head * dims->n_seqs;
-    int64_t       runs  = 1;
+    int64_t       runs = 1;
     while (n_threads > 1 && heads * runs < 4 * n_threads && runs < tiles_of(dims)) {
         ++runs;
     }
@@ -179,11 +179,11 @@ static int64_t runs_of(const struct scan_dims * dims, int n_threads) {
 }
 
 static struct task task_get(const struct scan_dims * dims, int64_t runs, int64_t i) {
-    const int64_t run  = i % runs;
+    const int64_t run = i % runs;
     const int64_t head = i / runs;
     return (struct task) {
-        .s     = head / dims->n_head,
-        .h     = head % dims->n_head,
+        .s = head / dims->n_head,
+        .h = head % dims->n_head,
         .tile0 = tiles_of(dims) * run / runs,
         .tile1 = tiles_of(dims) * (run + 1) / runs,
     };
@@ -193,7 +193,7 @@ static struct task task_get(const struct scan_dims * dims, int64_t runs, int64_t
 // SEGMENT_FACTORS factors, and not beyond `last`.
 static int64_t segment_end(const struct scan_dims * dims, int64_t n, int64_t last) {
     const int64_t tokens = tile_scan_segment(dims);
-    const int64_t end    = n - n % tokens + tokens;
+    const int64_t end = n - n % tokens + tokens;
     return end < last ? end : last;
 }
 
@@ -212,7 +212,7 @@ static int64_t snapshot_next(
 // Where the chunk begins that n tokens end in, or n at the end of a chunk.
 static int64_t chunk_begin(const struct scan_dims * dims, int64_t chunk, int64_t n) {
     const int64_t in_segment = n % tile_scan_segment(dims);
-    int64_t       back       = 0;
+    int64_t       back = 0;
     while ((in_segment - back) * dims->n_h % chunk != 0) {
         ++back;
     }
@@ -233,13 +233,13 @@ static void task_token(struct ggml_tensor * dst, const struct tile_scan * scan,
     const struct scan_dims * dims = &scan->dims;
 
     struct token token = {
-        .in   = seq->slot_in < 0 ? NULL : slot_head(dst, seq->slot_in, task->h, dims->head_size),
-        .out  = slot_head(dst, seq->slot_out, task->h, dims->head_size),
-        .h    = task->h,
-        .t    = seq->first,
+        .in = seq->slot_in < 0 ? NULL : slot_head(dst, seq->slot_in, task->h, dims->head_size),
+        .out = slot_head(dst, seq->slot_out, task->h, dims->head_size),
+        .h = task->h,
+        .t = seq->first,
         .col0 = task->tile0 * TILE,
         .col1 = task->tile1 * TILE < dims->d_v ? task->tile1 * TILE : dims->d_v,
-        .y    = (float *) dst->data + (seq->first * dims->n_head + task->h) * dims->d_v,
+        .y = (float *) dst->data + (seq->first * dims->n_head + task->h) * dims->d_v,
     };
     if (token.in == NULL) {
         for (int64_t i = 0; i < dims->d_k; ++i) {
@@ -264,23 +264,23 @@ static void task_token(struct ggml_tensor * dst, const struct tile_scan * scan,
 static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan,
         const struct scan_seq * seq, const struct task * task, int64_t n, int64_t last,
         struct tile_prefetch next, float * work) {
-    const struct scan_dims *   dims   = &scan->dims;
+    const struct scan_dims *   dims = &scan->dims;
     const struct tile_kernel * kernel = scan->kernel;
-    const struct layout        l      = layout_of(dims);
+    const struct layout        l = layout_of(dims);
 
     // with a single segment, all tiles use the same memory, which stays in the cache
     const bool one_segment = snapshot_next(dims, seq, n, segment_end(dims, n, last)) == last;
 
     const int64_t first = n;
-    int64_t       kept  = n; // snapshots up to here are stored
+    int64_t       kept = n; // snapshots up to here are stored
     do {
-        const int64_t stop   = segment_end(dims, n, last);
-        int64_t       end    = snapshot_next(dims, seq, kept, stop);
+        const int64_t stop = segment_end(dims, n, last);
+        int64_t       end = snapshot_next(dims, seq, kept, stop);
         bool          detour = false;
         if (end < stop) {
             const int64_t begin = chunk_begin(dims, kernel->chunk, end);
-            detour              = begin == n;
-            end                 = detour ? end : begin;
+            detour = begin == n;
+            end = detour ? end : begin;
         }
         const int64_t        t0 = seq->first + n;
         const int64_t        t1 = seq->first + end;
@@ -293,21 +293,21 @@ static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan,
         kernel->prepare(scan->op, task->h, t0, t1, work + l.prep);
         for (int64_t i = task->tile0; i < task->tile1; ++i) {
             struct tile tile = {
-                .S        = work + l.S + (one_segment ? 0 : i * dims->d_k * TILE),
-                .h        = task->h,
-                .col      = i * TILE,
-                .cols     = tile_cols(dims, i),
-                .t0       = t0,
-                .t1       = t1,
+                .S = work + l.S + (one_segment ? 0 : i * dims->d_k * TILE),
+                .h = task->h,
+                .col = i * TILE,
+                .cols = tile_cols(dims, i),
+                .t0 = t0,
+                .t1 = t1,
                 .prefetch = &prefetch,
             };
             for (int c = 0; c < COLS_MAX && scan->x[c].data != NULL; ++c) {
                 cols_pack(&tile, c, &scan->x[c], dims, work + l.x[c]);
             }
             const bool full = tile.cols == TILE;
-            tile.y     = full ? (float *) dst->data + (t0 * dims->n_head + task->h) * dims->d_v +
+            tile.y = full ? (float *) dst->data + (t0 * dims->n_head + task->h) * dims->d_v +
                                      tile.col
-                              : work + l.y;
+                          : work + l.y;
             tile.y_row = full ? dims->n_head * dims->d_v : TILE;
             if (n == first && kept == first) {
                 const int64_t slot = first == 0 ? seq->slot_in : seq->slot_out;
@@ -337,7 +337,7 @@ static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan,
             }
         }
         kept = end;
-        n    = detour ? n : end;
+        n = detour ? n : end;
     } while (n < last);
 }
 
@@ -345,7 +345,7 @@ static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan,
 static int64_t pass_tokens(const struct scan_dims * dims) {
     const int64_t width =
             dims->n_head * dims->n_h * (dims->d_k > dims->d_v ? dims->d_k : dims->d_v);
-    const int64_t segment  = tile_scan_segment(dims);
+    const int64_t segment = tile_scan_segment(dims);
     const int64_t segments = PASS_BYTES / (int64_t) sizeof(float) / (width * segment);
     return segments > 1 ? segments * segment : segment;
 }
@@ -353,14 +353,14 @@ static int64_t pass_tokens(const struct scan_dims * dims) {
 // The first segment of task i in the pass that starts at token w of each sequence.
 static struct tile_prefetch prefetch_of(const struct ggml_tensor * dst,
         const struct tile_scan * scan, int64_t runs, int64_t i, int64_t w, int64_t pass) {
-    const struct scan_dims * dims     = &scan->dims;
+    const struct scan_dims * dims = &scan->dims;
     struct tile_prefetch     prefetch = { 0 };
     struct scan_seq          seq;
     if (i < dims->n_seqs * dims->n_head * runs) {
         const struct task task = task_get(dims, runs, i);
         if (ggml_scan_seq_get(dst, task.s, &seq) && seq.count > w && seq.count > 1) {
             const int64_t last = w + pass < seq.count ? w + pass : seq.count;
-            prefetch           = prefetch_get(
+            prefetch = prefetch_get(
                     scan, dst, task.h, seq.first + w, seq.first + segment_end(dims, w, last));
         }
     }
@@ -371,7 +371,7 @@ void tile_scan_forward(const struct ggml_compute_params * params, struct ggml_te
         const struct tile_scan * scan, float * work) {
     const struct scan_dims * dims = &scan->dims;
     const int64_t            runs = runs_of(dims, params->nth);
-    const int64_t            n    = dims->n_seqs * dims->n_head * runs;
+    const int64_t            n = dims->n_seqs * dims->n_head * runs;
     const int64_t            pass = pass_tokens(dims);
 
     work += params->ith * tile_scan_floats(dims, scan->prep_floats);

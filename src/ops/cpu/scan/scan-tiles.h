@@ -12,15 +12,15 @@
 #include "scan-cpu.h"
 
 enum {
-    TILE     = VEC2,
+    TILE = VEC2,
     COLS_MAX = 2, // inputs with one element per column
 
     // A segment: factors that all tiles of a head process before any tile continues. Its keys stay
     // in the second-level cache, and so do the inputs of the next segment, which are fetched ahead:
     // wide rows need shorter segments. Both are whole chunks, and whole tokens of 2 to 4 factors.
-    SEGMENT_FACTORS      = 60,
+    SEGMENT_FACTORS = 60,
     SEGMENT_FACTORS_WIDE = 24,
-    SEGMENT_WIDE         = 1024, // columns of a head
+    SEGMENT_WIDE = 1024, // columns of a head
 
     // A pass: bytes of an input that all heads process before any head continues. Its pages stay in
     // the translation cache.
@@ -94,9 +94,9 @@ int64_t tile_scan_segment(const struct scan_dims * dims);
 // fetch them into the second-level cache while they compute: a line per row of the tile, because a
 // core can wait for some twenty lines at a time, and loads that come after them wait as well.
 enum {
-    LINE         = 64 / sizeof(float),
-    BURST_LINES  = 4,
-    BURST        = BURST_LINES * LINE,
+    LINE = 64 / sizeof(float),
+    BURST_LINES = 4,
+    BURST = BURST_LINES * LINE,
     PREFETCH_MAX = 128, // per sweep; more are not fetched
 };
 
@@ -166,12 +166,12 @@ SIMD_INLINE struct fetch prefetch_some(struct tile_prefetch * prefetch, int64_t 
     prefetch->waiting += factors;
     if (prefetch->at == prefetch->n) {
         prefetch_list(prefetch, prefetch->waiting);
-        prefetch->at      = 0;
+        prefetch->at = 0;
         prefetch->waiting = 0;
     }
     const float        share = prefetch->per_factor * (float) factors;
-    const int          rest  = prefetch->n - prefetch->at;
-    const int          some  = share < 1.0f ? (int) (share * (float) prefetch->n) + 1 : rest;
+    const int          rest = prefetch->n - prefetch->at;
+    const int          some = share < 1.0f ? (int) (share * (float) prefetch->n) + 1 : rest;
     const struct fetch fetch = { prefetch->burst + prefetch->at, some < rest ? some : rest };
     prefetch->at += fetch.n;
     return fetch;

@@ -10,7 +10,7 @@
 #include "scan-cpu.h"
 
 enum {
-    TILE_CHANNELS  = 256,
+    TILE_CHANNELS = 256,
     WIDTH_UNROLLED = 4, // the width of nearly every model
 };
 
@@ -50,9 +50,9 @@ SIMD_INLINE void conv_token(
         vec_store(y + c, conv_activate(conv->activation, sum));
     }
     if (c < conv->n) { // the last channels use vectors too, so that all channels round alike
-        const size_t rest   = (size_t) (conv->n - c) * sizeof(float);
+        const size_t rest = (size_t) (conv->n - c) * sizeof(float);
         float        x[VEC] = { 0.0f };
-        vec          sum    = conv->bias != NULL ? vec_load(conv->bias + c) : (vec) { 0.0f };
+        vec          sum = conv->bias != NULL ? vec_load(conv->bias + c) : (vec) { 0.0f };
         for (int64_t w = 0; w < width; ++w) {
             memcpy(x, in[w] + c, rest);
             sum = vec_fma(vec_load(conv->weight + w * TILE_CHANNELS + c), vec_load(x), sum);
@@ -76,12 +76,12 @@ size_t short_conv_work_size(const struct ggml_tensor * op, int n_threads) {
 static void tile_load(const struct ggml_tensor * dst, const struct scan_dims * dims,
         const struct scan_seq * seq, struct conv * conv, float * work) {
     const struct ggml_tensor * weight = dst->src[CONV_SRC_WEIGHT];
-    const struct ggml_tensor * bias   = dst->src[CONV_SRC_BIAS];
-    const int64_t              width  = conv->width;
+    const struct ggml_tensor * bias = dst->src[CONV_SRC_BIAS];
+    const int64_t              width = conv->width;
 
     float * packed_w = work;                             // [width][TILE_CHANNELS]
     float * packed_b = packed_w + width * TILE_CHANNELS; // [TILE_CHANNELS]
-    float * tail     = packed_b + TILE_CHANNELS;         // [width − 1][TILE_CHANNELS]
+    float * tail = packed_b + TILE_CHANNELS;             // [width − 1][TILE_CHANNELS]
 
     memset(work, 0, (size_t) (2 * width * TILE_CHANNELS) * sizeof(float));
     if (weight != NULL) {
@@ -108,7 +108,7 @@ static void tile_load(const struct ggml_tensor * dst, const struct scan_dims * d
 static void tile_run(struct ggml_tensor * dst, const struct scan_dims * dims,
         const struct scan_seq * seq, struct conv * conv, float * work) {
     const int64_t  width = conv->width;
-    const float ** in    = (const float **) (work + 2 * width * TILE_CHANNELS); // [width]
+    const float ** in = (const float **) (work + 2 * width * TILE_CHANNELS); // [width]
 
     tile_load(dst, dims, seq, conv, work);
 
@@ -140,8 +140,8 @@ static void tile_run(struct ggml_tensor * dst, const struct scan_dims * dims,
 }
 
 void short_conv_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst) {
-    const struct scan_dims     dims    = ggml_scan_dims_get(dst);
-    const struct ggml_tensor * x       = dst->src[CONV_SRC_X];
+    const struct scan_dims     dims = ggml_scan_dims_get(dst);
+    const struct ggml_tensor * x = dst->src[CONV_SRC_X];
     const int64_t              n_tiles = (dims.d_v + TILE_CHANNELS - 1) / TILE_CHANNELS;
 
     float * work = work_aligned(params->wdata) + params->ith * thread_floats(dims.d_k + 1);
@@ -156,13 +156,13 @@ void short_conv_forward(const struct ggml_compute_params * params, struct ggml_t
             continue;
         }
         struct conv conv = {
-            .width    = dims.d_k + 1,
+            .width = dims.d_k + 1,
             .channels = dims.d_v,
-            .c0       = tile * TILE_CHANNELS,
+            .c0 = tile * TILE_CHANNELS,
             .n = dims.d_v - tile * TILE_CHANNELS < TILE_CHANNELS ? dims.d_v - tile * TILE_CHANNELS
                                                                  : TILE_CHANNELS,
             .x = (const char *) x->data + seq.first * x->nb[1],
-            .nb_token   = x->nb[1],
+            .nb_token = x->nb[1],
             .activation = ggml_scan_params_get(dst).activation,
         };
         tile_run(dst, &dims, &seq, &conv, work);

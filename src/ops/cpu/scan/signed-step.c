@@ -34,9 +34,9 @@ SIMD_INLINE void step_row(vec2 * s, vec2 * y, int64_t i, int kind, int form, boo
         case SIGNED_SCAN_CHANNEL: *s = vec2_scale(tok->gate[i], *s); break;
         case SIGNED_SCAN_ELEMENT: {
             const vec2 A_i = vec2_load(A + i * TILE);
-            *s             = vec2_mul((vec2) { transition(form, near, tok->dt.a, A_i.a),
-                                              transition(form, near, tok->dt.b, A_i.b) },
-                                *s);
+            *s = vec2_mul((vec2) { transition(form, near, tok->dt.a, A_i.a),
+                                  transition(form, near, tok->dt.b, A_i.b) },
+                    *s);
         } break;
         default: *s = vec2_scale(tok->a, *s); break;
     }
@@ -122,11 +122,11 @@ struct layout {
 static struct layout layout_of(const struct scan_dims * dims) {
     const int64_t tokens = tile_scan_segment(dims);
     struct layout l;
-    l.c     = 0;
-    l.b     = l.c + tokens * dims->d_k;
-    l.gate  = l.b + tokens * dims->d_k;
+    l.c = 0;
+    l.b = l.c + tokens * dims->d_k;
+    l.gate = l.b + tokens * dims->d_k;
     l.bonus = l.gate + tokens * dims->d_k;
-    l.end   = l.bonus + tokens;
+    l.end = l.bonus + tokens;
     return l;
 }
 
@@ -135,9 +135,9 @@ int64_t signed_step_size(const struct scan_dims * dims) {
 }
 
 void signed_step_prepare(const void * ctx, int64_t h, int64_t t0, int64_t t1, float * prep) {
-    const struct signed_scan * op  = ctx;
+    const struct signed_scan * op = ctx;
     const int64_t              d_k = op->dims.d_k;
-    const struct layout        l   = layout_of(&op->dims);
+    const struct layout        l = layout_of(&op->dims);
 
     scan_pack_rows(prep + l.c, &op->c, h, 1, t0, t1, d_k);
     scan_pack_rows(prep + l.b, &op->b, h, 1, t0, t1, d_k);
@@ -145,7 +145,7 @@ void signed_step_prepare(const void * ctx, int64_t h, int64_t t0, int64_t t1, fl
         scan_pack_rows(prep + l.gate, &op->gate, h, 1, t0, t1, d_k);
     }
     for (int64_t t = 0; op->p.bonus && t < t1 - t0; ++t) {
-        const float * u   = tokens_row(&op->bonus, h, 0, 0);
+        const float * u = tokens_row(&op->bonus, h, 0, 0);
         float         sum = 0.0f;
         for (int64_t i = 0; i < d_k; ++i) {
             sum = fma1(prep[l.c + t * d_k + i] * u[i], prep[l.b + t * d_k + i], sum);
@@ -165,12 +165,12 @@ int64_t signed_step_A_size(const struct scan_dims * dims) {
 }
 
 void signed_step_A(const struct signed_scan * op, int ith, int nth) {
-    const int64_t d_k  = op->dims.d_k;
+    const int64_t d_k = op->dims.d_k;
     const int64_t cols = tiles_cols(&op->dims);
     for (int64_t r = ith; r < op->dims.n_head * cols; r += nth) {
-        const int64_t h    = r / cols;
-        const int64_t j    = r % cols;
-        const char *  A    = head_A(op, h) + j * (int64_t) op->A->nb[0];
+        const int64_t h = r / cols;
+        const int64_t j = r % cols;
+        const char *  A = head_A(op, h) + j * (int64_t) op->A->nb[0];
         float *       head = op->tiles_A + h * signed_step_A_size(&op->dims);
         float         most = 0.0f;
         for (int64_t i = 0; i < d_k; ++i) {
@@ -184,17 +184,17 @@ void signed_step_A(const struct signed_scan * op, int ith, int nth) {
 }
 
 void signed_step_run(const void * ctx, const struct tile * tile, const float * prep) {
-    const struct signed_scan * op     = ctx;
-    const struct layout        at     = layout_of(&op->dims);
-    const int64_t              d_k    = op->dims.d_k;
-    const int32_t              kind   = op->p.kind;
+    const struct signed_scan * op = ctx;
+    const struct layout        at = layout_of(&op->dims);
+    const int64_t              d_k = op->dims.d_k;
+    const int32_t              kind = op->p.kind;
     const int64_t              tokens = tile->t1 - tile->t0;
-    const float *              A      = NULL; // [d_k][TILE]
-    vec2                       most   = { 0 };
+    const float *              A = NULL; // [d_k][TILE]
+    vec2                       most = { 0 };
     if (kind == SIGNED_SCAN_ELEMENT) {
         const float * head = op->tiles_A + tile->h * signed_step_A_size(&op->dims);
-        A                  = head + tile->col * d_k;
-        most               = vec2_load(head + tiles_cols(&op->dims) * d_k + tile->col);
+        A = head + tile->col * d_k;
+        most = vec2_load(head + tiles_cols(&op->dims) * d_k + tile->col);
     }
 
     for (int64_t t = 0; t < tokens; t += STEP_TOKENS) {
@@ -202,15 +202,15 @@ void signed_step_run(const void * ctx, const struct tile * tile, const float * p
         struct step_token tok[STEP_TOKENS];
         bool              near = true; // |dt A| ≤ EXP_NEAR
         for (int l = 0; l < n; ++l) {
-            tok[l].c    = prep + at.c + (t + l) * d_k;
-            tok[l].b    = prep + at.b + (t + l) * d_k;
+            tok[l].c = prep + at.c + (t + l) * d_k;
+            tok[l].b = prep + at.b + (t + l) * d_k;
             tok[l].gate = prep + at.gate + (t + l) * d_k;
             tok[l].a = has_head_gates(kind) ? head_gate_at(op, tile->h, tile->t0 + t + l)->a : 1.0f;
             tok[l].x = vec2_load(tile->x[0] + (t + l) * tile->x_row[0]);
             if (kind == SIGNED_SCAN_ELEMENT) {
                 tok[l].dt = vec2_load(tile->x[1] + (t + l) * tile->x_row[1]);
-                tok[l].x  = vec2_mul(tok[l].dt, tok[l].x);
-                near      = near && vec_is_near(most.a * tok[l].dt.a, EXP_NEAR) &&
+                tok[l].x = vec2_mul(tok[l].dt, tok[l].x);
+                near = near && vec_is_near(most.a * tok[l].dt.a, EXP_NEAR) &&
                        vec_is_near(most.b * tok[l].dt.b, EXP_NEAR);
             } else if (has_head_gates(kind)) {
                 tok[l].x = vec2_scale(head_gate_at(op, tile->h, tile->t0 + t + l)->in, tok[l].x);

@@ -31,8 +31,8 @@ struct rows {
 SIMD_INLINE void sweep_cols(const struct rows * w, int32_t kind, int32_t form, bool bonus,
         int64_t d_v, int64_t i, int n, int64_t col0, int64_t col, int64_t cols) {
     const bool full = cols == VEC;
-    const vec  x    = full ? vec_load(w->x + col) : vec_load_n(w->x + col, cols);
-    vec        y    = full ? vec_load(w->y + col) : vec_load_n(w->y + col, cols);
+    const vec  x = full ? vec_load(w->x + col) : vec_load_n(w->x + col, cols);
+    vec        y = full ? vec_load(w->y + col) : vec_load_n(w->y + col, cols);
     for (int64_t r = i; r < i + n; ++r) {
         if (col % LINE == 0) { // the state is read from memory
             __builtin_prefetch(w->in + (r + 4 * TOKEN_ROWS) * d_v + col);
@@ -77,7 +77,7 @@ SIMD_INLINE void sweep_rows(const struct rows * w, int32_t kind, int32_t form, b
 SIMD_INLINE void sweep(const struct rows * w, int32_t kind, bool bonus,
         const struct scan_dims * dims, const struct token * token) {
     const struct rows held = *w;
-    int64_t           i    = 0;
+    int64_t           i = 0;
     for (; i + TOKEN_ROWS <= dims->d_k; i += TOKEN_ROWS) {
         sweep_rows(&held, kind, 0, bonus, dims->d_v, i, TOKEN_ROWS, token);
     }
@@ -91,13 +91,13 @@ SIMD_INLINE void sweep(const struct rows * w, int32_t kind, bool bonus,
 // fetched again for every row.
 static void sweep_element(
         const struct signed_scan * op, struct rows * w, const struct token * token) {
-    const char *  A   = head_A(op, token->h);
+    const char *  A = head_A(op, token->h);
     const int64_t nb0 = (int64_t) op->A->nb[0], nb1 = (int64_t) op->A->nb[1], d_v = op->dims.d_v;
     float         turned[ELEMENT_COLS];
     for (int64_t col0 = token->col0; col0 < token->col1; col0 += ELEMENT_COLS) {
         struct token tile = *token;
-        tile.col0         = col0;
-        tile.col1         = col0 + ELEMENT_COLS < token->col1 ? col0 + ELEMENT_COLS : token->col1;
+        tile.col0 = col0;
+        tile.col1 = col0 + ELEMENT_COLS < token->col1 ? col0 + ELEMENT_COLS : token->col1;
         for (int64_t i = 0; i < op->dims.d_k; ++i) {
             for (int64_t col = tile.col0; col < tile.col1; ++col) {
                 turned[col - col0] = EXP_SCALE * *(const float *) (A + i * nb1 + col * nb0);
@@ -123,24 +123,24 @@ SIMD_INLINE void sweep_bonus(const struct rows * w, int32_t kind, bool bonus,
 }
 
 void signed_token_run(const void * ctx, const struct token * token, float * work) {
-    const struct signed_scan * op    = ctx;
-    const int64_t              d_k   = op->dims.d_k;
-    const int64_t              d_v   = op->dims.d_v;
-    const int64_t              h     = token->h;
-    const int32_t              kind  = op->p.kind;
+    const struct signed_scan * op = ctx;
+    const int64_t              d_k = op->dims.d_k;
+    const int64_t              d_v = op->dims.d_v;
+    const int64_t              h = token->h;
+    const int32_t              kind = op->p.kind;
     const float *              value = tokens_row(&op->x, h, 0, token->t);
-    const struct head_gate *   gate  = has_head_gates(kind) ? head_gate_at(op, h, token->t) : NULL;
+    const struct head_gate *   gate = has_head_gates(kind) ? head_gate_at(op, h, token->t) : NULL;
 
     float *     y = work;
     float *     x = work + d_v;
     struct rows w = {
-        .in  = token->in,
+        .in = token->in,
         .out = token->out,
-        .c   = tokens_row(&op->c, h, 0, token->t),
-        .b   = tokens_row(&op->b, h, 0, token->t),
-        .dt  = kind == SIGNED_SCAN_ELEMENT ? tokens_row(&op->gate, h, 0, token->t) : NULL,
-        .x   = x,
-        .y   = y,
+        .c = tokens_row(&op->c, h, 0, token->t),
+        .b = tokens_row(&op->b, h, 0, token->t),
+        .dt = kind == SIGNED_SCAN_ELEMENT ? tokens_row(&op->gate, h, 0, token->t) : NULL,
+        .x = x,
+        .y = y,
     };
     for (int64_t col = token->col0; col < token->col1; ++col) {
         y[col] = 0.0f;

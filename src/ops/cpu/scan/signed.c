@@ -9,19 +9,19 @@
 static void head_gates(const struct signed_scan * op, const struct ggml_tensor * dst,
         const struct scan_seq * seq, int64_t h, struct head_gate * gates) {
     const struct scan_dims * dims = &op->dims;
-    const int64_t            d_k  = dims->d_k;
+    const int64_t            d_k = dims->d_k;
 
     if (op->p.kind != SIGNED_SCAN_MLSTM) {
         const bool  ssm = op->p.kind == SIGNED_SCAN_SCALAR;
-        const float A   = ssm ? *(const float *) head_A(op, h) : 0.0f;
+        const float A = ssm ? *(const float *) head_A(op, h) : 0.0f;
         for (int64_t t = seq->first; t < seq->first + seq->count; ++t) {
-            const float        g   = tokens_row(&op->gate, h, 0, t)[0];
+            const float        g = tokens_row(&op->gate, h, 0, t)[0];
             struct head_gate * out = &gates[t * dims->n_head + h];
-            *out                   = (struct head_gate) { .a = g, .in = 1.0f, .den = 1.0f };
+            *out = (struct head_gate) { .a = g, .in = 1.0f, .den = 1.0f };
             if (ssm) { // A_t = exp(dt A) or 2 exp(dt A) − 1; the input is dt b xᵀ
                 const float e = expf(g * A);
-                out->a        = op->p.form == GGML_SIGNED_SCAN_EXP ? e : 2.0f * e - 1.0f;
-                out->in       = g;
+                out->a = op->p.form == GGML_SIGNED_SCAN_EXP ? e : 2.0f * e - 1.0f;
+                out->in = g;
             }
         }
         return;
@@ -29,7 +29,7 @@ static void head_gates(const struct signed_scan * op, const struct ggml_tensor *
 
     // mLSTM: m' = max(log_f + m, log_i),  f' = exp(log_f + m − m'),  i' = exp(log_i − m')
     //        n ← f' n + i' b,  den = max(|scale · n·c|, exp(−m')) + eps
-    const int64_t tail  = d_k * dims->d_v; // offset of n and m in a head
+    const int64_t tail = d_k * dims->d_v; // offset of n and m in a head
     float *       n_out = slot_head(dst, seq->slot_out, h, dims->head_size) + tail;
     if (seq->slot_in < 0) {
         memset(n_out, 0, (size_t) (d_k + 1) * sizeof(float));
@@ -44,15 +44,15 @@ static void head_gates(const struct signed_scan * op, const struct ggml_tensor *
             memcpy(slot_head(dst, seq->snaps[back - 1], h, dims->head_size) + tail, n_out,
                     (size_t) (d_k + 1) * sizeof(float));
         }
-        const int64_t t     = seq->first + i;
-        const float * b     = tokens_row(&op->b, h, 0, t);
+        const int64_t t = seq->first + i;
+        const float * b = tokens_row(&op->b, h, 0, t);
         const float   log_f = tokens_row(&op->gate, h, 0, t)[0];
         const float   log_i = tokens_row(&op->log_i, h, 0, t)[0];
         const float   m_new = fmaxf(log_f + *m, log_i);
 
         // in double: f' makes up for the rounding of m', and in F32 a difference of 70 would have
         // an error of 4e-6, and so would i'
-        const float f  = (float) exp((double) log_f + (double) *m - (double) m_new);
+        const float f = (float) exp((double) log_f + (double) *m - (double) m_new);
         const float in = (float) exp((double) log_i - (double) m_new);
 
         *m = m_new;
@@ -76,14 +76,14 @@ static struct scan_chunk chunk_of(const struct signed_scan * op) {
         .dims = op->dims, .k = op->b, .q = op->c, .bonus = op->bonus, .scale = op->p.scale
     };
     if (op->p.kind == SIGNED_SCAN_CHANNEL) {
-        chunk.gate      = op->gate;
+        chunk.gate = op->gate;
         chunk.gate_kind = GATE_CHANNEL;
     } else if (has_head_gates(op->p.kind)) {
         chunk.gate = (struct tokens) {
-            .data     = (const char *) op->gates,
-            .nb_head  = sizeof(struct head_gate),
+            .data = (const char *) op->gates,
+            .nb_head = sizeof(struct head_gate),
             .nb_token = (size_t) op->dims.n_head * sizeof(struct head_gate),
-            .share    = 1,
+            .share = 1,
         };
         chunk.in = chunk.gate;
         chunk.in.data += offsetof(struct head_gate, in);
@@ -98,7 +98,7 @@ static void chunk_prepare(const void * op, int64_t h, int64_t t0, int64_t t1, fl
 }
 
 static void chunk_run(const void * ctx, const struct tile * tile, const float * prep) {
-    const struct signed_scan * op    = ctx;
+    const struct signed_scan * op = ctx;
     const struct scan_chunk    chunk = chunk_of(op);
     scan_chunk_run(&chunk, tile, prep);
 
@@ -108,16 +108,16 @@ static void chunk_run(const void * ctx, const struct tile * tile, const float * 
     }
 }
 
-static const struct tile_kernel kernel_step  = { 1, signed_step_prepare, signed_step_run,
-     signed_token_run };
+static const struct tile_kernel kernel_step = { 1, signed_step_prepare, signed_step_run,
+    signed_token_run };
 static const struct tile_kernel kernel_chunk = { CHUNK, chunk_prepare, chunk_run,
     signed_token_run };
 
 static int64_t prep_floats(const struct scan_dims * dims) {
-    const int64_t step  = signed_step_size(dims);
+    const int64_t step = signed_step_size(dims);
     const int64_t chunk = scan_chunk_size(dims);
     const int64_t token = signed_token_size(dims);
-    const int64_t most  = step > chunk ? step : chunk;
+    const int64_t most = step > chunk ? step : chunk;
     return most > token ? most : token;
 }
 
@@ -131,7 +131,7 @@ static int64_t shared_floats(const struct scan_dims * dims, int32_t kind) {
 }
 
 size_t signed_work_size(const struct ggml_tensor * op, int n_threads) {
-    const struct scan_dims dims  = ggml_scan_dims_get(op);
+    const struct scan_dims dims = ggml_scan_dims_get(op);
     const int64_t          tiles = tile_scan_floats(&dims, prep_floats(&dims));
     return (size_t) (n_threads * (tiles > dims.head_size ? tiles : dims.head_size) +
                      shared_floats(&dims, ggml_scan_params_get(op).kind)) *
@@ -140,23 +140,23 @@ size_t signed_work_size(const struct ggml_tensor * op, int n_threads) {
 }
 
 void signed_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst) {
-    const struct scan_dims   dims  = ggml_scan_dims_get(dst);
-    const struct scan_params p     = ggml_scan_params_get(dst);
-    struct ggml_tensor *     aux   = dst->src[SIGNED_SRC_AUX];
-    float *                  work  = work_aligned(params->wdata);
+    const struct scan_dims   dims = ggml_scan_dims_get(dst);
+    const struct scan_params p = ggml_scan_params_get(dst);
+    struct ggml_tensor *     aux = dst->src[SIGNED_SRC_AUX];
+    float *                  work = work_aligned(params->wdata);
     struct head_gate *       gates = (struct head_gate *) work;
 
     const struct signed_scan op = {
-        .dims    = dims,
-        .p       = p,
-        .A       = aux,
-        .c       = tokens_of(dst->src[SIGNED_SRC_C], dims.n_head),
-        .b       = tokens_of(dst->src[SIGNED_SRC_B], dims.n_head),
-        .x       = tokens_of(dst->src[SIGNED_SRC_X], dims.n_head),
-        .gate    = tokens_of(dst->src[SIGNED_SRC_GATE], dims.n_head),
-        .bonus   = tokens_of(p.bonus ? aux : NULL, dims.n_head),
-        .log_i   = tokens_of(p.kind == SIGNED_SCAN_MLSTM ? aux : NULL, dims.n_head),
-        .gates   = gates,
+        .dims = dims,
+        .p = p,
+        .A = aux,
+        .c = tokens_of(dst->src[SIGNED_SRC_C], dims.n_head),
+        .b = tokens_of(dst->src[SIGNED_SRC_B], dims.n_head),
+        .x = tokens_of(dst->src[SIGNED_SRC_X], dims.n_head),
+        .gate = tokens_of(dst->src[SIGNED_SRC_GATE], dims.n_head),
+        .bonus = tokens_of(p.bonus ? aux : NULL, dims.n_head),
+        .log_i = tokens_of(p.kind == SIGNED_SCAN_MLSTM ? aux : NULL, dims.n_head),
+        .gates = gates,
         .tiles_A = work,
     };
 
@@ -174,17 +174,17 @@ void signed_forward(const struct ggml_compute_params * params, struct ggml_tenso
     const bool step = p.path == GGML_SCAN_PATH_STEP || p.kind == SIGNED_SCAN_ELEMENT;
 
     struct tile_scan scan = {
-        .op          = &op,
-        .dims        = dims,
-        .x           = { op.x, p.kind == SIGNED_SCAN_ELEMENT ? op.gate : (struct tokens) { 0 } },
-        .inputs      = { { op.c, dims.d_k, 1 }, { op.b, dims.d_k, 1 }, { op.x, dims.d_v, 1 } },
+        .op = &op,
+        .dims = dims,
+        .x = { op.x, p.kind == SIGNED_SCAN_ELEMENT ? op.gate : (struct tokens) { 0 } },
+        .inputs = { { op.c, dims.d_k, 1 }, { op.b, dims.d_k, 1 }, { op.x, dims.d_v, 1 } },
         .prep_floats = prep_floats(&dims),
-        .kernel      = step ? &kernel_step : &kernel_chunk,
+        .kernel = step ? &kernel_step : &kernel_chunk,
     };
 
     if (!has_head_gates(p.kind) && op.gate.data != NULL) {
         const bool element = p.kind == SIGNED_SCAN_ELEMENT;
-        scan.inputs[3]     = (struct input) { op.gate, element ? dims.d_v : dims.d_k, 1 };
+        scan.inputs[3] = (struct input) { op.gate, element ? dims.d_v : dims.d_k, 1 };
     }
     tile_scan_forward(params, dst, &scan, work + shared_floats(&dims, p.kind));
 }
