@@ -60,7 +60,7 @@ file(GLOB_RECURSE convert_files CONFIGURE_DEPENDS "${convert_source}/lrnn_conver
 add_custom_command(
     OUTPUT  "${LRNN_DESCRIPTIONS}/man/lrnn-convert.1"
     COMMAND "${CMAKE_COMMAND}" "-DPROGRAM=${PROJECT_BINARY_DIR}/bin/lrnn-convert"
-            -DNAME=lrnn-convert -DCOMMANDS=automaton,chat-format,data,exact
+            -DNAME=lrnn-convert -DCOMMANDS=automaton,chat-format,data,exact,get
             "-DOUT=${LRNN_DESCRIPTIONS}" -P "${PROJECT_SOURCE_DIR}/cmake/describe.cmake"
     DEPENDS "${convert_env}/stamp" ${convert_files} "${PROJECT_SOURCE_DIR}/cmake/describe.cmake"
     COMMENT "Writing man pages and completions of lrnn-convert"

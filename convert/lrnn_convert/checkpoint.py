@@ -1,7 +1,6 @@
 """A checkpoint: a configuration, if the format has one, and tensors by name."""
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +56,7 @@ def open_checkpoint(path: Path, config_path: Path | None = None) -> Checkpoint:
         folder = path.parent
         tensors = _read_file(path)
     else:
-        raise DataError(f"{path}: no such file or folder{_download(path)}")
+        raise DataError(f"{path}: no such file or folder")
     if any(len(name) > MAX_NAME for name in tensors):
         raise DataError(f"{path}: the name of a tensor has more than {MAX_NAME} characters")
     if config_path is None and (folder / "config.json").is_file():
@@ -65,15 +64,6 @@ def open_checkpoint(path: Path, config_path: Path | None = None) -> Checkpoint:
     config = read_config(config_path) if config_path is not None else {}
     name = path.resolve().name if path.is_dir() else path.stem
     return Checkpoint(name, folder, config, _strip_prefixes(tensors))
-
-
-def _download(path: Path) -> str:
-    """The next step if the path looks like the name of a checkpoint on Hugging Face."""
-    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", str(path)) or path.suffix in READERS \
-            or path.parent.is_dir():
-        return ""
-    return (f"; a checkpoint of Hugging Face is downloaded with: hf download {path} --local-dir "
-            f"{path.name} (pip install huggingface_hub)")
 
 
 def _read_file(path: Path) -> dict[str, Tensor]:

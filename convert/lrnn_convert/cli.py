@@ -6,7 +6,7 @@ import sys
 from itertools import chain
 from pathlib import Path
 
-from . import __version__, chat, data, families, tokenizers
+from . import __version__, chat, data, families, hub, tokenizers
 from .atomic import check_output
 from .chat.command import chat_format
 from .checkpoint import input_files, open_checkpoint
@@ -24,7 +24,7 @@ SYSTEM_ERRORS = {errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EI
 
 # other first words of the command line than a checkpoint
 COMMANDS = {"automaton": exact.automaton, "chat-format": chat_format, "data": data.data,
-            "exact": exact.exact}
+            "exact": exact.exact, "get": hub.get}
 
 EPILOG = """\
 The tensors do not show the eigenvalue range, so it is never guessed:
@@ -39,9 +39,11 @@ other commands, each with its own --help:
   chat-format IN -o F.json    compile a chat template
   data IN ... -o OUT.jsonl    convert Parquet or Arrow data to JSON lines
   exact -o DIR [NAME ...]     write the hand-built models of models/exact
+  get ORG/NAME FILE           download a model file from the Hugging Face hub
 
 examples:
   lrnn-convert delta-net-1.3B/ -o delta-net.gguf --type bf16
+  lrnn-convert fla-hub/delta_net-1.3B-100B -o delta-net.gguf --type bf16
   lrnn-convert parity.pth -o parity.gguf --eigenvalues signed
   lrnn-convert exp/checkpoint/step-20480 --config delta_net_340M.json \\
       -o delta-net.gguf
@@ -56,7 +58,8 @@ def build_parser() -> argparse.ArgumentParser:
                            "GGUF.")
     p.add_argument("checkpoint", type=Path,
                    help="a Hugging Face folder (config.json and weights), a folder of "
-                        "torch.distributed.checkpoint, or a .safetensors, .bin, .pt or .pth file")
+                        "torch.distributed.checkpoint, a .safetensors, .bin, .pt or .pth file, or "
+                        "ORG/NAME on the Hugging Face hub, which is downloaded")
     p.add_argument("-o", "--output", type=output_path, metavar="M.gguf",
                    help="output file; required unless --dry-run")
     p.add_argument("--type", choices=list(TYPES), default="f32",
@@ -130,6 +133,10 @@ def run(argv: list[str]) -> None:
     if args.verify and (args.dry_run or args.vocab_only):
         raise UsageError("--verify needs a complete model file; leave out --dry-run and "
                          "--vocab-only")
+    if not args.checkpoint.exists() and hub.is_name(args.checkpoint):
+        if args.output is not None:
+            check_output(args.output)      # before the download
+        args.checkpoint = hub.get_checkpoint(str(args.checkpoint), args.quiet)
     if args.output is not None:
         tokenizer = args.tokenizer or args.checkpoint
         check_output(args.output, chain(input_files(args.checkpoint),

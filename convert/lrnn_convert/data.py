@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from . import hub
 from .atomic import check_output, replacing
 from .errors import DataError, OutputError, UsageError, shown
 from .progress import ProgressLine
@@ -39,6 +40,7 @@ needs pyarrow: pip install './convert[data]'
 
 examples:
   lrnn-convert data codeparrot-valid-v2-near-dedup/ -o codeparrot.jsonl.gz
+  lrnn-convert data --download slimpajama -o slimpajama.jsonl
   lrnn-convert data validation.parquet -o - |
     lrnn-perplexity run -m M.gguf --dataset slimpajama --data - --out results/
 """
@@ -47,8 +49,10 @@ examples:
 def build_parser() -> argparse.ArgumentParser:
     p = Parser(prog="lrnn-convert data", epilog=EPILOG,
                description="Convert a data set in Parquet or Arrow to JSON lines.")
-    p.add_argument("inputs", nargs="+", type=Path, metavar="IN",
+    p.add_argument("inputs", nargs="*", type=Path, metavar="IN",
                    help="Parquet or Arrow files, or folders of them")
+    p.add_argument("--download", choices=list(hub.DATA_SETS),
+                   help="download this data set of the papers, instead of IN (docs/datasets.md)")
     p.add_argument("-o", "--output", required=True, type=output_path_or_stdout,
                    metavar="OUT.jsonl[.gz]",
                    help="output file, compressed if its name ends in .gz; - for standard output")
@@ -217,7 +221,23 @@ def json_line(record: dict) -> bytes:
     return text.encode("utf-8") + b"\n"
 
 
+def checked_lines(path: Path) -> Iterator[bytes]:
+    """The records of a downloaded file that has JSON lines already."""
+    with path.open("rb") as f:
+        for n, line in enumerate(f, 1):
+            try:
+                is_record = isinstance(json.loads(line), dict)
+            except (ValueError, RecursionError):
+                is_record = False
+            if not is_record:
+                raise DataError(f"{path}: line {n} is {shown(line[:40])}; expected a JSON object")
+            yield line.rstrip(b"\n") + b"\n"
+
+
 def lines_of(pa, path: Path, kind: str) -> Iterator[bytes]:
+    if kind == "lines":
+        yield from checked_lines(path)
+        return
     n = 0
     try:
         for batch in batches_of(pa, path, kind):
@@ -259,9 +279,19 @@ def output(path: Path | None):
 
 
 def data(argv: list[str]) -> None:
-    args = build_parser().parse_args(argv)
+    p = build_parser()
+    args = p.parse_args(argv)
+    if bool(args.inputs) == (args.download is not None):
+        p.error("expected either IN or --download")
     pa = load_pyarrow()
-    files, skipped = find_files(args.inputs)
+    if args.download is not None:
+        if args.output is not None:
+            check_output(args.output)      # before the download
+        files = [(path, kind_of(path) or "lines")
+                 for path in hub.get_data_set(args.download, args.quiet)]
+        skipped = []
+    else:
+        files, skipped = find_files(args.inputs)
     if args.output is not None:
         check_output(args.output, input_files(files))
     say = (lambda text: None) if args.quiet else (lambda text: print(text, file=sys.stderr))

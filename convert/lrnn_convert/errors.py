@@ -33,6 +33,12 @@ class OutputError(ConvertError):
     exit_code = 1
 
 
+class HubError(ConvertError):
+    """The hub cannot be reached, or refuses."""
+
+    exit_code = 1
+
+
 class UsageError(ConvertError):
     """The command line is wrong, or a package that it needs is not installed."""
 

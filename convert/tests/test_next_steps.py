@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import sys
 import zipfile
 from pathlib import Path
 
@@ -58,12 +59,15 @@ def test_a_model_file(fails):
     assert "lrnn-quantize" in fails(3, "m.gguf", "-o", "x.gguf")
 
 
-def test_a_name_on_the_hub(fails):
-    step = "hf download org/some-name --local-dir some-name"
-    assert step in fails(3, "org/some-name", "-o", "x.gguf")
+def test_downloads_without_the_package(fails, monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    needs = "downloads need the package huggingface_hub: pip install './convert[hub]'"
+    for args in (["org/some-name", "-o", "x.gguf"], ["get", "org/some-name", "m.gguf"],
+                 ["data", "--download", "triviaqa", "-o", "x.jsonl"]):
+        assert needs in fails(2, *args)
     Path("org").mkdir()
     for path in ("org/some-name", "name", "a/b/c", "/org/name", "../org/name", "org/name.pth"):
-        assert "download" not in fails(3, path, "-o", "x.gguf")
+        assert "no such file" in fails(3, path, "-o", "x.gguf")
 
 
 def test_json_lines_are_read_directly(fails):
