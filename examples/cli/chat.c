@@ -41,6 +41,15 @@ struct chat {
     enum exit_code              code;
 };
 
+// Reports an error after which the conversation goes on. A script sees it in the exit status.
+static void complain(struct chat * chat, const struct lrnn_error * err) {
+    if (chat->is_dialog) {
+        program_say("%s", err->text);
+    } else {
+        chat->code = program_error(err);
+    }
+}
+
 //
 // States. A conversation may continue in a way that its state does not: after /undo, or because the
 // chat format drops the thinking section of an earlier answer. The longest stored state that fits
@@ -213,7 +222,7 @@ static void answer(struct chat * chat, const char * text, size_t size) {
     if (!lrnn_chat_tokenize(chat->format, chat->conversation.messages, chat->conversation.n,
                 chat->options->no_thinking, &tokens, &n, &n_stable, &err)) {
         conversation_drop(&chat->conversation, 1);
-        program_say("%s", err.text);
+        complain(chat, &err);
         return;
     }
     const bool is_fed = feed(chat, tokens, n, n_stable);
@@ -235,7 +244,7 @@ static void say_where(const struct chat * chat) {
     const struct conversation * c = &chat->conversation;
     const int64_t               n_questions = (c->n - conversation_has_system(c)) / 2;
     if (chat->is_dialog && !chat->g->quiet) {
-        fprintf(stderr, "(%" PRId64 " question%s so far)\n", n_questions,
+        fprintf(program_stderr(), "(%" PRId64 " question%s so far)\n", n_questions,
                 n_questions == 1 ? "" : "s");
     }
 }
@@ -261,12 +270,15 @@ static void restore_state(struct chat * chat) {
     }
 }
 
+static bool has_question(const struct conversation * c) {
+    return c->n >= 2 + conversation_has_system(c);
+}
+
 static void undo(struct chat * chat, const char * text) {
     struct conversation * c = &chat->conversation;
-    const bool            has_turn = c->n >= 2 + conversation_has_system(c);
 
     (void) text;
-    if (!has_turn) {
+    if (!has_question(c)) {
         program_say("there is nothing to undo");
         return;
     }
@@ -308,15 +320,36 @@ static void go_back(struct chat * chat, const char * name) {
     say_where(chat);
 }
 
+// Reads the prompt of the last answer, if no stored state fitted after /undo or /back.
+static bool fill_state(struct chat * chat, struct lrnn_error * err) {
+    const struct conversation * c = &chat->conversation;
+    int32_t *                   tokens;
+    int64_t                     n;
+    if (chat->live.n > 0) {
+        return true;
+    }
+    if (!has_question(c)) {
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "the conversation is empty");
+    }
+    if (!lrnn_chat_tokenize(chat->format, c->messages, c->n - 1, chat->options->no_thinking,
+                &tokens, &n, NULL, err)) {
+        return false;
+    }
+    const bool ok = generator_read(chat->g, tokens, n, -1);
+    set_live(chat, tokens, n);
+    free(tokens);
+    if (!ok && err != NULL) {
+        *err = chat->g->err;
+    }
+    return ok;
+}
+
 // A state file as of --state-save, with the tokens of the sequence and the messages.
 static bool save(struct chat * chat, const char * path, struct lrnn_error * err) {
     const struct token_list * live = &chat->live;
     struct state_file         f;
-    if (live->n == 0) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "the conversation is empty");
-    }
-    if (!state_file_take(
-                &f, chat->g->session, 0, lrnn_generation_sampler(chat->g->generation), err)) {
+    if (!fill_state(chat, err) || !state_file_take(&f, chat->g->session, 0,
+                                          lrnn_generation_sampler(chat->g->generation), err)) {
         return false;
     }
     const bool ok = state_file_set_tokens(&f, live->ids, live->n, err) &&
@@ -379,14 +412,14 @@ static bool load(struct chat * chat, const char * path, struct lrnn_error * err)
 static void save_command(struct chat * chat, const char * path) {
     struct lrnn_error err;
     if (!save(chat, path, &err)) {
-        program_say("%s", err.text);
+        complain(chat, &err);
     }
 }
 
 static void load_command(struct chat * chat, const char * path) {
     struct lrnn_error err;
     if (!load(chat, path, &err)) {
-        program_say("%s", err.text);
+        complain(chat, &err);
     } else {
         say_where(chat);
     }
@@ -425,12 +458,12 @@ enum { N_COMMANDS = sizeof(COMMANDS) / sizeof(COMMANDS[0]) };
 static void help(struct chat * chat, const char * text) {
     (void) chat;
     (void) text;
+    FILE * out = program_stderr();
     for (int i = 0; i < N_COMMANDS; ++i) {
         const struct command * c = &COMMANDS[i];
-        fprintf(stderr, "  /%-6s %-5s %s\n", c->name, c->argument != NULL ? c->argument : "",
-                c->text);
+        fprintf(out, "  /%-6s %-5s %s\n", c->name, c->argument != NULL ? c->argument : "", c->text);
     }
-    fprintf(stderr, "  //...        a message that begins with /\n");
+    fprintf(out, "  //...        a message that begins with /\n");
 }
 
 static void command(struct chat * chat, const char * line) {
@@ -483,7 +516,7 @@ static void run_on_terminal(struct chat * chat) {
 
     chat->is_dialog = true;
     if (!chat->g->quiet) {
-        terminal_print(stderr, GREETING);
+        terminal_print(program_stderr(), GREETING);
     }
     while (!chat->is_over) {
         interrupt_listen_dialog(true);
@@ -491,9 +524,7 @@ static void run_on_terminal(struct chat * chat) {
                 input != NULL ? line_input_read(input, &text, &size) : LINE_MEMORY;
         bool is_final = interrupt_is_final();
         interrupt_listen_dialog(false);
-        if (status == LINE_CUT) {
-            program_say(LINE_INPUT_CUT, LINE_INPUT_MAX);
-        } else if (status == LINE_MEMORY) {
+        if (status == LINE_MEMORY) {
             chat->code = program_fail(EXIT_CODE_SYSTEM, "out of memory for a line");
             chat->is_over = true;
         } else if (status == LINE_OK) {
@@ -559,8 +590,8 @@ enum exit_code chat_run(const struct chat_options * options, struct generator * 
     } else {
         run_on_pipe(&chat);
     }
-    if (options->save != NULL && chat.live.n > 0 && g->err.kind != LRNN_ERROR_NOT_FINITE &&
-            !save(&chat, options->save, &err)) {
+    if (options->save != NULL && (chat.live.n > 0 || has_question(&chat.conversation)) &&
+            g->err.kind != LRNN_ERROR_NOT_FINITE && !save(&chat, options->save, &err)) {
         chat.code = program_error(&err);
     }
     while (chat.branches != NULL) {

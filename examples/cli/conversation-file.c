@@ -83,14 +83,14 @@ static bool read_message(struct conversation * c, struct json_value message, int
     if (json_read(message.data, message.size, paths, 3, v, &error) != JSON_OBJECT ||
             v[0].kind != JSON_STRING || v[1].kind != JSON_STRING) {
         return error_set(
-                err, LRNN_ERROR_BAD_INPUT, "message %" PRId64 " has no role or no content", c->n);
+                err, LRNN_ERROR_BAD_FILE, "message %" PRId64 " has no role or no content", c->n);
     }
     while (role < 3 && !json_string_is(v[0], roles[role], strlen(roles[role]))) {
         ++role;
     }
     bool ok = role < 3;
     if (!ok) {
-        error_set(err, LRNN_ERROR_BAD_INPUT, "message %" PRId64 " has an unknown role", c->n);
+        error_set(err, LRNN_ERROR_BAD_FILE, "message %" PRId64 " has an unknown role", c->n);
     }
     ok = ok && (v[2].kind == JSON_MISSING || read_tokens(v[2], n_vocab, &tokens, err));
     if (ok && !json_read_string(v[1], &content, &n_lone)) {
@@ -116,7 +116,7 @@ static bool read_all(struct conversation * c, struct token_list * sequence, int6
         json_path_parse(keys[i], strlen(keys[i]), &paths[i]);
     }
     if (json_read(data, size, paths, 2, v, &error) != JSON_OBJECT || v[0].kind != JSON_ARRAY) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "not a conversation written by /save");
+        return error_set(err, LRNN_ERROR_BAD_FILE, "not a conversation written by /save");
     }
     while (json_array_next(&v[0], &item)) {
         if (!read_message(c, item, n_vocab, err)) {

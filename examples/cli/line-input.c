@@ -1,7 +1,7 @@
 #include "line-input.h"
 
 #include "interrupt.h"
-#include "line-editor.h"
+#include "program.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,28 +45,21 @@ bool line_input_is_cut(const char * text, size_t size) {
 }
 
 // Reads one line, without its end.
-static enum line_status read_line(
-        struct line_input * input, const char * prompt, const char ** line, size_t * size) {
-    if (input->editor != NULL) {
-        *line = line_editor_read(input->editor, prompt, size);
-    } else {
-        printf("%s", prompt);
-        fflush(stdout);
-        const ssize_t n = getline(&input->line, &input->line_room, stdin);
-        clearerr(stdin); // a terminal can be read again after its end
-        *line = n >= 0 ? input->line : NULL;
-        *size = n >= 0 ? (size_t) n : 0;
-        *size -= *size > 0 && input->line[*size - 1] == '\n';
-    }
+static enum line_status read_line(struct line_input * input, const char * prompt, size_t * size) {
+    printf("%s", prompt);
+    fflush(stdout);
+    const ssize_t n = getline(&input->line, &input->line_room, stdin);
+    clearerr(stdin); // a terminal can be read again after its end
+    *size = n > 0 ? (size_t) n - (input->line[n - 1] == '\n') : 0;
     if (interrupt_seen()) {
-        printf("%s\n", input->editor != NULL ? "^C" : ""); // otherwise the terminal prints it
+        printf("\n"); // after the ^C of the terminal
         return LINE_INTERRUPT;
     }
-    if (*line == NULL) {
+    if (n < 0) {
         printf("\n");
         return LINE_END;
     }
-    return input->editor == NULL && line_input_is_cut(*line, *size) ? LINE_CUT : LINE_OK;
+    return line_input_is_cut(input->line, *size) ? LINE_CUT : LINE_OK;
 }
 
 static bool append(struct line_input * input, size_t at, const char * line, size_t size) {
@@ -83,21 +76,20 @@ static bool append(struct line_input * input, size_t at, const char * line, size
     return true;
 }
 
-enum line_status line_input_read(struct line_input * input, const char ** text, size_t * size) {
+static enum line_status read_lines(struct line_input * input, const char ** text, size_t * size) {
     size_t at = 0;
 
     for (const char * prompt = "> ";; prompt = "... ") {
-        const char *           line;
         size_t                 n;
-        const enum line_status status = read_line(input, prompt, &line, &n);
+        const enum line_status status = read_line(input, prompt, &n);
         if (status != LINE_OK) {
             return status;
         }
-        if (!append(input, at, line, n)) {
+        if (!append(input, at, input->line, n)) {
             return LINE_MEMORY;
         }
         at += n;
-        if (n == 0 || line[n - 1] != '\\') {
+        if (n == 0 || input->line[n - 1] != '\\') {
             break;
         }
         input->text[at - 1] = '\n';
@@ -105,4 +97,19 @@ enum line_status line_input_read(struct line_input * input, const char ** text, 
     *text = input->text;
     *size = at;
     return LINE_OK;
+}
+
+enum line_status line_input_read(struct line_input * input, const char ** text, size_t * size) {
+    if (input->editor == NULL) {
+        const enum line_status status = read_lines(input, text, size);
+        if (status == LINE_CUT) {
+            program_say(LINE_INPUT_CUT, LINE_INPUT_MAX);
+        }
+        return status;
+    }
+    const enum line_status status = line_editor_read(input->editor, text, size);
+    if (status == LINE_CUT) {
+        program_say("a message has at most %d bytes; use -f FILE", LINE_EDITOR_MAX);
+    }
+    return status;
 }

@@ -1,13 +1,15 @@
 #pragma once
 
-// Reads what the user types on the terminal: one line, or several of which all but the last end
-// with a backslash.
+// Reads what the user types on the terminal: a line, or several. A line that ends with a backslash
+// continues on the next one.
 
 #include <stdbool.h>
 #include <stddef.h>
 
-// A terminal without line editing drops the rest of a longer line.
-enum { LINE_INPUT_MAX = 4095 };
+enum {
+    LINE_INPUT_MAX = 4095,     // a terminal without line editing drops the rest of a longer line
+    LINE_EDITOR_MAX = 1 << 20, // bytes of a message
+};
 
 #define LINE_INPUT_CUT "the terminal cut this line at %d characters; use -f FILE"
 
@@ -15,7 +17,7 @@ enum line_status {
     LINE_OK,
     LINE_END,       // Ctrl-D
     LINE_INTERRUPT, // Ctrl-C or another request to stop; the text is dropped
-    LINE_CUT,       // the terminal may have dropped a part; the text is dropped
+    LINE_CUT,       // too long; the text is dropped and the user was told
     LINE_MEMORY,    // out of memory
 };
 
@@ -31,3 +33,16 @@ enum line_status line_input_read(struct line_input * input, const char ** text, 
 
 // True if a line of a text from the terminal may have been cut.
 bool line_input_is_cut(const char * text, size_t size);
+
+//
+// The editor, for terminals that understand escape sequences
+//
+
+struct line_editor;
+
+// NULL: the terminal is "dumb", or out of memory.
+struct line_editor * line_editor_new(void);
+void line_editor_free(struct line_editor * editor);
+
+// Reads a message after a prompt and adds it to the history.
+enum line_status line_editor_read(struct line_editor * editor, const char ** text, size_t * size);

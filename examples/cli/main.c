@@ -74,8 +74,6 @@ struct args {
     bool       echo;       // print the prompt before the generated text
 
     struct device_options device;
-    int64_t               batch;
-    int64_t               cache;
     bool                  quiet;
 };
 
@@ -177,16 +175,14 @@ static enum exit_code converse(const struct args * args, struct generator * g) {
     size_t              size;
 
     if (!args->quiet) {
-        terminal_print(stderr, args->ids ? GREETING_IDS : GREETING_TEXT);
+        terminal_print(program_stderr(), args->ids ? GREETING_IDS : GREETING_TEXT);
     }
     do {
         interrupt_listen_dialog(true);
         status = input != NULL ? line_input_read(input, &text, &size) : LINE_MEMORY;
         is_final = interrupt_is_final();
         interrupt_listen_dialog(false);
-        if (status == LINE_CUT) {
-            program_say(LINE_INPUT_CUT, LINE_INPUT_MAX);
-        } else if (status == LINE_MEMORY) {
+        if (status == LINE_MEMORY) {
             code = program_fail(EXIT_CODE_SYSTEM, "out of memory for a line");
         } else if (status == LINE_OK) {
             code = continue_text(args, g, text, size);
@@ -245,10 +241,8 @@ static bool prepare(struct args * args, struct generator * g, const struct lrnn_
                                 UINT32_MAX);
     }
     struct lrnn_generation_params p;
-    struct lrnn_session_params    params = device_session_params(&args->device);
+    struct lrnn_session_params    params = args->device.session;
     params.n_rewind = args->draft_lookup > 0 ? (int32_t) args->draft_lookup + 1 : 0;
-    params.n_batch = (int32_t) args->batch;
-    params.n_cache = (int32_t) args->cache;
     if (!generation_params(args, chat, &p, err)) {
         return false;
     }
@@ -297,7 +291,7 @@ static void print_summary(const struct generator * g, const struct args * args) 
     snprintf(line, sizeof(line),
             "lrnn-cli: %" PRId64 " prompt token%s%s, %" PRId64 " generated%s, %s%s", g->n_prompt,
             g->n_prompt == 1 ? "" : "s", read, g->n_new, made, generator_end_text(g), seed);
-    terminal_print(stderr, line);
+    terminal_print(program_stderr(), line);
 }
 
 static bool check_args(const struct args * args, struct lrnn_error * err) {
@@ -354,7 +348,7 @@ static enum exit_code run_chat(const struct args * args, struct generator * g,
         .save = args->state_save,
         .max_tokens = args->max_tokens,
         .no_thinking = args->no_thinking,
-        .n_cache = args->cache,
+        .n_cache = args->device.session.n_cache,
     };
     return chat_run(&options, g);
 }
@@ -407,7 +401,7 @@ static enum exit_code run_model(
 static enum exit_code run(void * user) {
     struct args *     args = user;
     const bool        is_alone = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
-    struct generator  g = { .n_batch = args->batch, .quiet = args->quiet };
+    struct generator  g = { .n_batch = args->device.session.n_batch, .quiet = args->quiet };
     char *            read = NULL;
     const char *      text = args->prompt;
     size_t            size = text != NULL ? strlen(text) : 0;
@@ -465,8 +459,6 @@ int main(int argc, char ** argv) {
         .repeat_penalty = 1.0,
         .repeat_last = 64,
         .seed = SEED_UNSET,
-        .batch = 512,
-        .cache = 4096,
     };
     const struct option options[] = {
         opt_group("Prompt"),
@@ -535,9 +527,11 @@ int main(int argc, char ** argv) {
         opt_group("Computation"),
         DEVICE_THREADS(args.device),
         DEVICE_OPTIONS(args.device),
-        DEVICE_BATCH(args.batch),
-        opt_int("-c, --cache", "N", &args.cache, 1, 1 << 30,
-                "size of the attention cache of a hybrid, in tokens; recurrent models need none"),
+        DEVICE_BATCH(args.device),
+        opt_alias("--cache",
+                opt_int32("-c, --ctx", "N", &args.device.session.n_cache, 1, 1 << 30,
+                        "size of the attention cache of a hybrid, in tokens; recurrent models need "
+                        "none")),
     };
     const struct program program = {
         .name = "lrnn-cli",

@@ -52,8 +52,8 @@ class Terminal:
 
         self.process = subprocess.Popen(
             command, cwd=cwd, preexec_fn=own_terminal, **streams,
-            env={k: v for k, v in os.environ.items() if k != "COLUMNS"} | {"TERM": term}
-            | (env or {}))
+            env={k: v for k, v in (os.environ | {"TERM": term, "LRNN_HISTORY": "", "COLUMNS": None}
+                                   | (env or {})).items() if v is not None})
         os.close(slave)
         self.seen = b""  # everything that was printed
         self.at = 0      # up to here `expect` has found its patterns

@@ -154,6 +154,15 @@ def test_undo_rewinds_the_state_at_once(chat):
     assert b"first" in text and b"second" not in text
 
 
+def test_failed_commands_in_a_pipe(chat):
+    """A script sees them in the exit status."""
+    usage = chat.lrnn.Code.USAGE
+    assert "the conversation is empty" in chat.run("/save s", code=usage).stderr
+    assert not (chat.lrnn.work / "s").exists()
+    chat.run("/load none", "a", "/save s", code=chat.lrnn.Code.DATA)
+    assert len(chat.saved("s")[0]) == 2
+
+
 def test_branches(chat):
     chat.run("a", "/fork here", "b", "/fork there", "c", "/back here", "d", "/save s",
              "/back there", "e", "/save t")
@@ -182,17 +191,18 @@ def test_saved_conversations_continue(chat):
     # a plain state
     (state, messages), work = old_state((chat.lrnn.work / "s").read_bytes()), chat.lrnn.work
     (work / "s").write_bytes(state)
-    assert "a state without a conversation" in chat.run("/load s").stderr
+    bad = {"code": chat.lrnn.Code.DATA}
+    assert "a state without a conversation" in chat.run("/load s", **bad).stderr
     # files of version 0.2
     (work / "s.json").write_text(json.dumps(messages))
     chat.run("/load s", "b", "/save w")
     assert chat.saved("t") == chat.saved("w")
     # a state and messages that do not belong together
     (work / "s.json").write_text(json.dumps({**messages, "sequence": messages["sequence"][1:]}))
-    assert "of different conversations" in chat.run("/load s").stderr
+    assert "of different conversations" in chat.run("/load s", **bad).stderr
     (work / "s.json").write_text("{}")
-    assert "not a conversation" in chat.run("/load s").stderr
-    assert "cannot be opened" in chat.run("/load none").stderr
+    assert "not a conversation" in chat.run("/load s", **bad).stderr
+    assert "cannot be opened" in chat.run("/load none", **bad).stderr
 
 
 def test_thinking_can_be_suppressed(lrnn):

@@ -1,9 +1,11 @@
 """lrnn-cli on the golden models: prompts, sampling, states, text, stop strings."""
 
 import json
+import os
 import re
 import signal
 import subprocess
+import unicodedata
 
 import pytest
 
@@ -265,7 +267,7 @@ def test_greeting_fits_the_terminal(lrnn, model, columns, env, expected):
                                 env=env)
     terminal.expect("> ")
     terminal.send("3 1 4\n")
-    terminal.expect("\n> ")
+    terminal.expect(r"\x1b\[\?2004h[^\n]*> ")
     terminal.send("\x04")
     assert terminal.close() == lrnn.Code.OK
     lines = terminal.lines()
@@ -296,12 +298,15 @@ class Dialog:
     def __init__(self, lrnn, model, *args, **options):
         self.terminal = lrnn.on_terminal("lrnn-cli", "-m", model, "-t", "1", *args, **options)
         self.terminal.expect("> ")
+        # the editor draws a message of several lines again and again, but is ready only once
+        is_plain = options.get("term") == "dumb"
+        self.ready = "\n[^\n]*> " if is_plain else r"\x1b\[\?2004h[^\n]*> "
         self.send, self.expect = self.terminal.send, self.terminal.expect
 
     def enter(self, text):
         """Enters a line and waits until another one can be typed."""
         self.send(text + "\n")
-        self.expect("\n[^\n]*> ")
+        self.expect(self.ready)
 
     def clear(self):
         """Ctrl-C while a line is typed."""
@@ -316,17 +321,13 @@ class Dialog:
 
 
 @pytest.fixture(params=["xterm", "dumb"])
-def dialog(lrnn, config, request):
+def dialog(lrnn, request):
     """dialog(model, ...) with line editing, and without."""
-    if request.param == "xterm" and not config["libedit"]:
-        pytest.skip("the build has no libedit")
     return lambda model, *args: Dialog(lrnn, model, *args, term=request.param)
 
 
 @pytest.fixture
-def editor(lrnn, config):
-    if not config["libedit"]:
-        pytest.skip("the build has no libedit")
+def editor(lrnn):
     return lambda *args, **options: Dialog(lrnn, *args, **options)
 
 
@@ -445,3 +446,158 @@ def test_editor_reads_utf8(editor, text_model, locale):
     d = editor(text_model, "-n", "1", env={"LC_ALL": locale})
     d.enter("né 語")
     assert d.end() == len("né 語".encode())
+
+
+def test_former_names_of_options(lrnn, model):
+    """A renamed option keeps its old name for one version; nothing shows it."""
+    words = ["lrnn-cli", "-m", model, "-p", "1 2 3", "-n", "2", "--greedy", "-q"]
+    full = "the attention cache"
+    for option in ("--ctx", "--cache", "-c"):
+        lrnn.fail(lrnn.Code.USAGE, *words, option, "2", stderr=full)
+    for program, old, new in (("lrnn-cli", "--cache", "--ctx"),
+                              ("lrnn-rpc-server", "--cache", "--weight-cache")):
+        for how in (["--help"], ["--describe", "man"], ["--describe", "bash"]):
+            text = lrnn.run(program, *how).stdout.replace("\\-", "-")
+            assert new in text
+            assert not re.search(rf"(?<![a-z]){old}(?![-a-z])", text), (program, how)
+    lrnn.fail(lrnn.Code.USAGE, *words, "--batch", "8", stderr="unknown option --batch")
+
+
+def messages(path):
+    """The messages of a history file."""
+    return [re.sub(r"\\(.)", lambda m: {"n": "\n"}.get(m[1], m[1]), line)
+            for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
+
+
+@pytest.mark.parametrize("keys, expected", [
+    ("abc\x7f\x7fd", "ad"),                                 # Backspace
+    ("x one two\x1bb\x1bb\x0b", "x "),                      # Alt-B, Ctrl-K
+    ("one two\x17three", "one three"),                      # Ctrl-W
+    ("one two\x1b\x7fthree", "one three"),                  # Alt-Backspace
+    ("one two\x15three\x19", "threeone two"),               # Ctrl-U, Ctrl-Y
+    ("one two\x01\x1bd\x05!", " two!"),                     # Ctrl-A, Alt-D, Ctrl-E
+    ("one two\x1b[1;5D\x1b[1;5Dx\x1b[1;5Cy", "xoney two"),  # Ctrl-Left, Ctrl-Right
+    ("ab\x1b[Hx\x1b[Fy\x1bODz", "xabzy"),                   # Home, End, Left
+    ("né語\x1b[D\x1b[D\x1b[3~", "n語"),                      # characters, not bytes
+    ("ne\u0301x\x1b[D\x7f", "nx"),                          # a letter and its mark
+    ("one\x1b\rtwo\x1b[A!", "one!\ntwo"),                  # Alt-Enter, up
+    ("one\\\rtwo", "one\ntwo"),                             # a backslash
+    ("\x1b[200~one\r\x01two\\\ttabs\r\x1b[201~!", "one\ntwo\\\ttabs\n!"),  # pasted
+    (b"a\x1b[99~\x1b[<1;2;3M\x1bq\xffb", "ab"),             # unknown keys, an invalid byte
+])
+def test_editor_keys(lrnn, editor, text_model, keys, expected):
+    d = editor(text_model, "-n", "1", env={"LRNN_HISTORY": "history"})
+    d.send(keys)
+    d.enter("")
+    assert d.end() == len(expected.encode())
+    assert messages(lrnn.work / "history") == [expected]
+
+
+def test_editor_keeps_a_history_file(lrnn, editor, text_model):
+    """Private, in order, without repeated messages; found by arrow keys and by Ctrl-R."""
+    env = {"XDG_STATE_HOME": str(lrnn.work / "state"), "LRNN_HISTORY": None}
+    path = lrnn.work / "state/lrnn/history"
+    options = [text_model, "-n", "1"]
+    d = editor(*options, env=env)
+    for text in ("first apple", "second pear", "second pear", "third"):
+        d.enter(text)
+    d.end()
+    assert messages(path) == ["first apple", "second pear", "third"]
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    path.chmod(0o644)
+    d = editor(*options, env=env)
+    d.enter("new\x1b[A\x1b[B!")   # up and down again: the new message is still there
+    d.enter("\x12app")            # Ctrl-R
+    d.enter("x\x12zzz\x07")       # nothing is found; Ctrl-G
+    d.end()
+    assert messages(path)[3:] == ["new!", "first apple", "x"]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_editor_shortens_its_history(lrnn, editor, text_model):
+    path = lrnn.work / "history"
+    path.write_text("".join(f"message {i}\n" for i in range(2500)), encoding="utf-8")
+    d = editor(text_model, "-n", "1", env={"LRNN_HISTORY": str(path)})
+    d.enter("\x1b[A")
+    d.end()
+    assert messages(path) == [f"message {i}" for i in range(1500, 2500)]
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder", "missing folder", "binary"])
+def test_editor_works_without_a_history_file(lrnn, editor, text_model, kind):
+    path = lrnn.work / "history"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "binary":
+        path.write_bytes(bytes(range(256)) * 10)
+    else:
+        path = path / "none"
+    d = editor(text_model, "-n", "1", env={"LRNN_HISTORY": str(path)})
+    d.enter("abc")
+    d.enter("\x1b[A")
+    assert d.end() == 6
+
+
+@pytest.mark.parametrize("size, is_long", [(1 << 20, False), ((1 << 20) + 1, True),
+                                           (3 << 20, True)])
+def test_editor_takes_a_mebibyte(editor, text_model, size, is_long):
+    """A pasted text is one message. A longer one is refused, and nothing of it stays."""
+    d = editor(text_model, "-n", "1")
+    d.send("\x1b[200~" + ("x" * 63 + "\r") * (size // 64) + "y" * (size % 64) + "\x1b[201~")
+    if is_long:
+        d.expect("lrnn-cli: a message has at most 1048576 bytes; use -f FILE\r\n" + d.ready)
+        d.enter("abc")
+        assert d.end() == 3
+    else:
+        d.expect("x\r\n\\.\\.\\. ")
+        d.send("\x03")  # computing a mebibyte takes too long here
+        d.expect(r"\^C\r\n" + d.ready)
+        d.enter("abc")
+        assert d.end() == 3
+
+
+class Screen:
+    """What a terminal of 80 columns shows after some output."""
+
+    def __init__(self, text):
+        self.cells, self.row, self.column = {}, 0, 0
+        for part in re.findall(r"\x1b\[\??[0-9;]*[A-Za-z]|.", text, re.S):
+            self.show(part)
+
+    def show(self, part):
+        if part == "\r":
+            self.column = 0
+        elif part == "\n":
+            self.row += 1
+        elif part[0] != "\x1b":
+            self.cells[self.row, self.column] = part
+            self.column += 2 if unicodedata.east_asian_width(part) in "WF" else 1
+            assert self.column <= 80
+        elif part[-1] == "A":
+            self.row -= int(part[2:-1])
+        elif part[-1] == "C":
+            self.column += int(part[2:-1])
+        elif part[-1] == "J":
+            here = (self.row, self.column)
+            self.cells = {at: c for at, c in self.cells.items() if at < here}
+
+    def lines(self):
+        last = max(row for row, _ in self.cells)
+        return ["".join(self.cells.get((r, c), "") for c in range(80)) for r in range(last + 1)]
+
+
+def test_editor_screen(editor, text_model):
+    """A message wider than the terminal, with wide characters, and the cursor inside it."""
+    d = editor(text_model, "-n", "1", "-q")
+    d.send("a" * 77 + "語" * 40 + "\x1b[D" * 41 + "B")
+    d.expect("Ba\r\n語")
+    d.send("\x1b\rC")
+    d.expect(r"\.\.\. Ca語{37}\r\n語{3}\S*")
+    lines = Screen(d.terminal.text()).lines()
+    assert lines == ["> " + "a" * 76 + "B", "... Ca" + "語" * 37, "語" * 3]
+    d.clear()
+    d.send("\x04")
+    assert d.terminal.close() == 0
