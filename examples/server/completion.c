@@ -300,7 +300,7 @@ static void produce(struct http_stream * stream, void * user) {
         pthread_mutex_unlock(&c->job->mutex);
         fflush(t->out);
         const bool ok = t->size > 0 ? http_stream_write(stream, t->data, t->size)
-                                    : !http_stream_is_gone(stream);
+                                    : !http_stream_is_gone(stream, ":\n\n");
         text_free(t);
         if (!ok) {
             return;

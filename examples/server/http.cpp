@@ -5,6 +5,7 @@
 
 #include <poll.h>
 #include <sys/resource.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -30,6 +31,8 @@ struct connection {
     steady::time_point since;      // when it began to wait
     bool               is_waiting; // for a request, or for the rest of one
     bool               is_closing; // to make room
+    bool               has_failed; // an error was sent, which announced the end of the connection
+    steady::time_point probed;     // when something was last sent to see if the client is there
 };
 
 // All connections. Threads are limited, and a connection occupies one from its beginning. So that
@@ -65,7 +68,7 @@ class connection_list {
     std::list<connection>::iterator add(int sock) {
         const std::lock_guard<std::mutex> lock(mutex_);
         left_.notify_all(); // it can be closed now
-        return list_.insert(list_.end(), { sock, steady::now(), true, false });
+        return list_.insert(list_.end(), { sock, steady::now(), true, false, false, {} });
     }
 
     void remove(std::list<connection>::iterator at) {
@@ -171,7 +174,7 @@ class connection_queue final : public httplib::TaskQueue {
             lock.lock();
         }
         n_threads_--;
-        std::notify_all_at_thread_exit(gone_, std::move(lock));
+        gone_.notify_all(); // with the lock: without it, the queue may be deleted already
     }
 
     connection_list &                list_;
@@ -185,6 +188,27 @@ class connection_queue final : public httplib::TaskQueue {
     size_t                           n_idle_ = 0;
     bool                             is_stopping_ = false;
 };
+
+enum class peer { open, half_closed, gone };
+
+// A client that has closed its end may still read; only a reply to something that we send tells. A
+// byte that it sent before the end, and nobody has read, does not matter.
+static peer peer_of(int sock) {
+#ifndef POLLRDHUP
+#    define POLLRDHUP 0
+#endif
+    struct pollfd fd = { sock, POLLRDHUP, 0 };
+    if (poll(&fd, 1, 0) < 0) {
+        return peer::open;
+    }
+    if ((fd.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0) {
+        return peer::gone;
+    }
+    char byte;
+    return (fd.revents & POLLRDHUP) != 0 || recv(sock, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0
+                   ? peer::half_closed
+                   : peer::open;
+}
 
 // A socket with a deadline for each request and for each piece of a reply: a client that sends or
 // reads a byte now and then does not hold its thread for longer.
@@ -215,8 +239,45 @@ class deadline_stream final : public httplib::Stream {
     }
 
     bool is_peer_alive() const override {
-        char byte;
-        return recv(sock_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0;
+        return peer_of(sock_) != peer::gone;
+    }
+
+    // Reads the head of the next request, up to its empty line, into the buffer. Returns 0, the
+    // status of an error, or -1 if the client sent nothing.
+    //
+    // The library skips lines that do not end with CRLF, and a proxy may not: they would disagree
+    // on where a request ends. So a head is refused if a line ends with anything else, is continued
+    // on the next one, or has a zero byte.
+    int read_head() {
+        memmove(buffer_.data(), buffer_.data() + at_, n_ - at_);
+        n_ -= at_;
+        at_ = 0;
+        size_t line = 0; // where the current line begins
+        for (size_t i = 0;; ++i) {
+            if (i == n_) {
+                if (n_ == buffer_.size()) {
+                    return 431;
+                }
+                if (!wait_readable()) {
+                    return n_ > 0 ? 408 : -1;
+                }
+                const ssize_t n = recv(sock_, buffer_.data() + n_, buffer_.size() - n_, 0);
+                if (n <= 0) {
+                    return n_ > 0 ? 400 : -1;
+                }
+                n_ += static_cast<size_t>(n);
+            }
+            const char c = buffer_[i];
+            const bool follows_cr = i > line && buffer_[i - 1] == '\r';
+            if (follows_cr != (c == '\n') || c == '\0' ||
+                    (i == line && i > 0 && (c == ' ' || c == '\t'))) {
+                return 400;
+            }
+            if (c == '\n' && i == line + 1) {
+                return 0;
+            }
+            line = c == '\n' ? i + 1 : line;
+        }
     }
 
     ssize_t read(char * to, size_t size) override {
@@ -292,7 +353,7 @@ class deadline_stream final : public httplib::Stream {
     const int                  sock_;
     const std::chrono::seconds timeout_;
     steady::time_point         deadline_;
-    std::array<char, 16384>    buffer_;
+    std::array<char, 65536>    buffer_; // holds the head of a request
     size_t                     at_ = 0; // the next byte
     size_t                     n_ = 0;
 };
@@ -334,15 +395,35 @@ class deadline_server final : public httplib::Server {
                 }
                 bool is_last = false, upgraded = false;
                 stream.begin_request();
+                const int error = stream.read_head();
+                if (error != 0) {
+                    refuse(stream, error);
+                    return true;
+                }
+                // After an error, what follows may be the rest of the request.
                 is_open = process_request(
                                   stream, "", 0, "", 0, is_stopping, is_last, nullptr, &upgraded) &&
-                          !is_last && !is_stopping;
+                          !is_last && !is_stopping && !at->has_failed;
             }
             return true;
         });
         connections.remove(at);
         close_gently(sock);
         return ok;
+    }
+
+    // Replies to a request that the library has not seen.
+    static void refuse(deadline_stream & stream, int status) {
+        char         body[512];
+        const size_t size = status > 0 ? http_error_body(status, body, sizeof(body)) : 0;
+        if (size > 0) {
+            const std::string head = "HTTP/1.1 " + std::to_string(status) + " " +
+                                     httplib::status_message(status) +
+                                     "\r\nContent-Type: application/json\r\nContent-Length: " +
+                                     std::to_string(size) + "\r\nConnection: close\r\n\r\n";
+            stream.write(head.data(), head.size());
+            stream.write(body, size);
+        }
     }
 
     // A close with unread data would destroy a reply that is on its way.
@@ -375,11 +456,41 @@ struct http_server {
 struct http_call {
     const httplib::Request & request;
     httplib::Response &      response;
+    std::string              body;
 };
 
 struct http_stream {
     httplib::DataSink & sink;
 };
+
+static bool is_decimal(const std::string & text) {
+    return !text.empty() && text.size() < 19 &&
+           text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+// True if the headers leave no doubt about where the request ends and whom it addresses. The
+// library reads "+5", "0x5" and "5 5" as lengths of 0 or 5; proxies may read them differently.
+static bool is_framed_well(const httplib::Request & request) {
+    const auto & headers = request.headers;
+    const size_t n_lengths = headers.count("Content-Length");
+    const size_t n_codings = headers.count("Transfer-Encoding");
+    const auto   coding = request.get_header_value("Transfer-Encoding");
+    const bool   has_body =
+            n_codings > 0 || (n_lengths > 0 && request.get_header_value("Content-Length") != "0");
+    if (n_lengths + n_codings > 1 || headers.count("Host") > 1 ||
+            request.path.find('\0') != std::string::npos) { // C would see another path
+        return false;
+    }
+    if (n_lengths > 0 && !is_decimal(request.get_header_value("Content-Length"))) {
+        return false;
+    }
+    if (n_codings > 0 && (request.version == "HTTP/1.0" || coding.size() != strlen("chunked") ||
+                                 strcasecmp(coding.c_str(), "chunked") != 0)) {
+        return false;
+    }
+    return !has_body || request.method == "POST" || request.method == "PUT" ||
+           request.method == "PATCH" || request.method == "DELETE";
+}
 
 // Raises the limit on open files, as far as allowed, to so many connections and other files.
 static void allow_files(size_t n_connections) {
@@ -395,22 +506,47 @@ struct http_server * http_server_new(const struct http_params * params) try {
     auto * s = new http_server(*params);
     auto & svr = s->server;
 
-    const auto handle = [s](const httplib::Request & request, httplib::Response & response) {
-        struct http_call call = { request, response };
+    svr.set_pre_routing_handler(
+            [s](const httplib::Request & request, httplib::Response & response) {
+                struct http_call call = { request, response, "" };
+                if (!is_framed_well(request)) {
+                    response.status = 400;
+                } else if (s->params.check(&call, s->params.user)) {
+                    return httplib::Server::HandlerResponse::Unhandled;
+                }
+                return httplib::Server::HandlerResponse::Handled;
+            });
+    const auto handle = [s](struct http_call & call) {
         s->server.connections.set_waiting(*current, false); // the request is complete
-        if (request.path.find('\0') != std::string::npos) { // C would see another path
-            response.status = 400;
-            return;
-        }
         s->params.handler(&call, s->params.user);
     };
-    svr.Get(".*", handle);
-    svr.Post(".*", handle);
-    svr.Put(".*", handle);
-    svr.Patch(".*", handle);
-    svr.Delete(".*", handle);
-    svr.Options(".*", handle);
+    const auto without_body = [handle](const httplib::Request & request,
+                                      httplib::Response &       response) {
+        struct http_call call = { request, response, "" };
+        handle(call);
+    };
+    // We read the body, whatever its content type: the library would parse forms.
+    const auto with_body = [handle](const httplib::Request & request, httplib::Response & response,
+                                   const httplib::ContentReader & read) {
+        struct http_call call = { request, response, "" };
+        const bool       ok = read([&call](const char * data, size_t size) {
+            call.body.append(data, size);
+            return true;
+        });
+        if (ok) {
+            handle(call);
+        } else if (response.status < 400) {
+            response.status = 400;
+        }
+    };
+    svr.Get(".*", without_body);
+    svr.Options(".*", without_body);
+    svr.Post(".*", with_body);
+    svr.Put(".*", with_body);
+    svr.Patch(".*", with_body);
+    svr.Delete(".*", with_body);
     svr.set_error_handler([](const httplib::Request &, httplib::Response & response) {
+        current->has_failed = true;
         if (response.body.empty()) {
             char         body[512];
             const size_t size = http_error_body(response.status, body, sizeof(body));
@@ -483,7 +619,7 @@ const char * http_path(const struct http_call * call) {
 }
 
 struct slice http_body(const struct http_call * call) {
-    return { call->request.body.data(), call->request.body.size() };
+    return { call->body.data(), call->body.size() };
 }
 
 const char * http_header(const struct http_call * call, const char * name) {
@@ -491,8 +627,26 @@ const char * http_header(const struct http_call * call, const char * name) {
     return found != call->request.headers.end() ? found->second.c_str() : nullptr;
 }
 
+// Sends something to a client that has closed its end of the connection, at most once a second. If
+// nobody is there, the next look finds the connection reset. False: it cannot be sent.
+static bool probe(const std::function<bool()> & send_probe) {
+    const auto now = steady::now();
+    if (now - current->probed < std::chrono::seconds(1)) {
+        return true;
+    }
+    current->probed = now;
+    return send_probe();
+}
+
 bool http_is_gone(const struct http_call * call) {
-    return call->request.is_connection_closed();
+    static const char continues[] = "HTTP/1.1 100 Continue\r\n\r\n"; // clients ignore it
+    const peer        found = peer_of(current->sock);
+    if (found != peer::half_closed) {
+        return found == peer::gone;
+    }
+    return call->request.version == "HTTP/1.0" || !probe([] { // which does not know it
+        return send(current->sock, continues, strlen(continues), MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
+    });
 }
 
 void http_reply_header(struct http_call * call, const char * name, const char * value) {
@@ -502,7 +656,9 @@ void http_reply_header(struct http_call * call, const char * name, const char * 
 void http_reply(
         struct http_call * call, int status, const char * type, const char * data, size_t size) {
     call->response.status = status;
-    call->response.set_content(data, size, type);
+    if (size > 0) {
+        call->response.set_content(data, size, type);
+    }
 }
 
 void http_reply_stream(struct http_call * call, const char * type,
@@ -522,6 +678,10 @@ bool http_stream_write(struct http_stream * stream, const char * data, size_t si
     return stream->sink.write(data, size);
 }
 
-bool http_stream_is_gone(struct http_stream * stream) {
-    return !stream->sink.is_writable();
+bool http_stream_is_gone(struct http_stream * stream, const char * nothing) {
+    const peer found = peer_of(current->sock);
+    if (found != peer::half_closed) {
+        return found == peer::gone;
+    }
+    return !probe([=] { return stream->sink.write(nothing, strlen(nothing)); });
 }

@@ -2,6 +2,8 @@
 
 // HTTP/1.1 behind a C interface. http.cpp implements it with cpp-httplib and contains all C++ of
 // this program.
+//
+// A connection ends after every reply with an error: what follows may be the rest of a request.
 
 #include "lrnn.h"
 #include "base/slice.h"
@@ -20,11 +22,15 @@ struct http_call; // one request and its reply
 // Answers a request, on one of several threads, with http_reply or http_reply_stream.
 typedef void (*http_handler)(struct http_call * call, void * user);
 
+// Called before the body is read. False: refused, with a reply, and the body is not read.
+typedef bool (*http_check)(struct http_call * call, void * user);
+
 struct http_params {
     int32_t      n_connections; // maximum open; another connection evicts an idle one
     int32_t      n_waiting;     // maximum waiting while none is idle; more are closed
     int32_t      timeout_s;     // to receive a request, to begin the next one, to send 1 MiB
     size_t       max_body;      // bytes
+    http_check   check;
     http_handler handler;
     void *       user;
 };
@@ -45,7 +51,9 @@ const char * http_method(const struct http_call * call);
 const char * http_path(const struct http_call * call); // decoded, without the query
 struct slice http_body(const struct http_call * call);
 const char * http_header(const struct http_call * call, const char * name); // NULL: absent
-bool http_is_gone(const struct http_call * call);                           // client disconnected
+
+// True if the client has disconnected. One that has only closed its end gets its reply.
+bool http_is_gone(const struct http_call * call);
 
 // The reply. `data` is copied.
 void http_reply_header(struct http_call * call, const char * name, const char * value);
@@ -59,7 +67,7 @@ void http_reply_stream(struct http_call * call, const char * type,
         void (*produce)(struct http_stream * stream, void * user), void (*release)(void * user),
         void * user);
 bool http_stream_write(struct http_stream * stream, const char * data, size_t size);
-bool http_stream_is_gone(struct http_stream * stream);
+bool http_stream_is_gone(struct http_stream * stream, const char * nothing); // may be sent to see
 
 // The body of replies that the library itself sends, such as 413; called with the status and a
 // buffer, returns the size.

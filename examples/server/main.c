@@ -21,9 +21,8 @@ struct args {
     const char *          model;
     const char *          alias;
     const char *          chat_format;
-    const char *          host;
+    struct access         access;
     int64_t               port;
-    const char *          api_key;
     int64_t               parallel;
     int64_t               queue;
     int64_t               batch;
@@ -82,6 +81,7 @@ static enum exit_code serve(const struct args * args, struct server * s) {
         .n_waiting = (int32_t) args->connections,
         .timeout_s = (int32_t) args->timeout,
         .max_body = (size_t) args->max_body << 20,
+        .check = server_check,
         .handler = server_handle,
         .user = s,
     };
@@ -91,16 +91,16 @@ static enum exit_code serve(const struct args * args, struct server * s) {
     if (http == NULL) {
         return program_fail(EXIT_CODE_SYSTEM, "out of memory for the HTTP server");
     }
-    const int port = http_server_bind(http, args->host, (int) args->port, &err);
+    const int port = http_server_bind(http, args->access.host, (int) args->port, &err);
     if (port < 0) {
         http_server_free(http);
         return program_error(&err);
     }
-    if (!is_loopback(args->host)) {
+    if (!is_loopback(args->access.host)) {
         program_say("warning: anyone who reaches %s port %d can use the server%s; HTTP is not "
                     "encrypted",
-                args->host, port,
-                args->api_key != NULL ? " if they know or overhear the API key" : "");
+                args->access.host, port,
+                args->access.api_key != NULL ? " if they know or overhear the API key" : "");
     }
     signal(SIGPIPE, SIG_IGN); // clients may disconnect
     signal(SIGXFSZ, SIG_IGN); // a state may be larger than a file may be
@@ -109,7 +109,7 @@ static enum exit_code serve(const struct args * args, struct server * s) {
         http_server_free(http);
         return program_fail(EXIT_CODE_SYSTEM, "cannot start a thread");
     }
-    program_say("listening on http://%s:%d", args->host, port);
+    program_say("listening on http://%s:%d", args->access.host, port);
     while (!interrupt_seen()) {
         nanosleep(&(struct timespec) { .tv_nsec = 50 * 1000 * 1000 }, NULL);
     }
@@ -121,9 +121,9 @@ static enum exit_code serve(const struct args * args, struct server * s) {
 }
 
 static enum exit_code run(void * user) {
-    const struct args * args = user;
-    struct lrnn_error   err;
-    if (!device_options_check(&args->device, &err)) {
+    struct args *     args = user;
+    struct lrnn_error err;
+    if (!device_options_check(&args->device, &err) || !access_init(&args->access, &err)) {
         return program_error(&err);
     }
     if (args->state_dir != NULL && !check_state_dir(args->state_dir)) {
@@ -139,12 +139,12 @@ static enum exit_code run(void * user) {
         .info = lrnn_model_get_info(model),
         .model_name = args->alias != NULL ? args->alias : name,
         .model_path = args->model,
-        .api_key = args->api_key,
+        .access = args->access,
         .state_dir = args->state_dir,
         .max_tokens = args->max_tokens,
         .start_s = (int64_t) time(NULL),
         .params = { .model = model,
-                .session = device_session_params(&args->device),
+                .session = args->device.session,
                 .n_seqs = (int32_t) args->parallel,
                 .n_batch = (int32_t) args->batch,
                 .n_draft = (int32_t) args->draft_lookup,
@@ -176,7 +176,7 @@ static enum exit_code run(void * user) {
 
 int main(int argc, char ** argv) {
     struct args args = {
-        .host = "127.0.0.1",
+        .access = { .host = "127.0.0.1" },
         .port = 8080,
         .parallel = 16,
         .queue = 256,
@@ -200,11 +200,20 @@ int main(int argc, char ** argv) {
                 "lrnn-convert chat-format (default: the format of the model file)"),
 
         opt_group("Access"),
-        opt_string("--host", "ADDRESS", &args.host,
+        opt_string("--host", "ADDRESS", &args.access.host,
                 "address to listen on; anyone who reaches it can use the server"),
         opt_int("--port", "N", &args.port, 0, 65535, "TCP port; 0: any free one"),
-        opt_string("--api-key", "KEY", &args.api_key,
+        opt_string("--api-key", "KEY", &args.access.api_key,
                 "require the header \"Authorization: Bearer KEY\" (default: none)"),
+        opt_string("--api-key-file", "FILE", &args.access.api_key_file,
+                "the key is the first line of a file (default: the environment variable "
+                "LRNN_API_KEY)"),
+        opt_strings("--allow-host", "NAME", &args.access.names,
+                "answer requests for this name, as a proxy or a browser may send it; others than "
+                "localhost, addresses and --host are refused (repeatable)"),
+        opt_strings("--cors", "ORIGIN", &args.access.origins,
+                "let web pages of this origin use the server, such as https://app.example; *: of "
+                "any (repeatable; default: none)"),
         opt_int("--connections", "N", &args.connections, 1, 4096,
                 "maximum open connections; when exceeded, the longest idle one is closed; if none "
                 "is idle, the new one waits"),
@@ -218,11 +227,11 @@ int main(int argc, char ** argv) {
                 "choices that are generated at the same time; each needs the memory of a sequence"),
         opt_int("--queue", "N", &args.queue, 0, 1 << 20,
                 "choices that may wait for a sequence; further requests are answered with 429"),
-        opt_alias("--batch", opt_int("-b, --batch-size", "N", &args.batch, 1, 1 << 16,
-                                     "prompt tokens per call; a running generation waits for at "
-                                     "most one call per token")),
-        opt_int("-c, --cache", "N", &args.cache, 1, INT32_MAX,
-                "size of the attention cache, in tokens per sequence"),
+        opt_int("-b, --batch-size", "N", &args.batch, 1, 1 << 16,
+                "prompt tokens per call; a running generation waits for at most one call per "
+                "token"),
+        opt_alias("--cache", opt_int("-c, --ctx", "N", &args.cache, 1, INT32_MAX,
+                                     "size of the attention cache, in tokens per sequence")),
         opt_int("--draft-lookup", "N", &args.draft_lookup, 0, LRNN_DRAFT_MAX,
                 "guess up to N tokens from earlier text and check them in one call, as lrnn-cli "
                 "does; a sequence needs the memory of N + 1 more states. 0: off"),

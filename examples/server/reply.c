@@ -51,11 +51,13 @@ static const struct {
 } ERRORS[] = {
     { 400, "invalid_request_error", "the request is not valid HTTP, or is incomplete" },
     { 401, "authentication_error", "the API key is missing or wrong" },
+    { 403, "permission_error", "the request is not allowed" },
     { 404, "not_found_error", "there is no such path" },
     { 405, "invalid_request_error", "the path does not have this method" },
     { 408, "invalid_request_error", "the request did not arrive in time" },
     { 413, "invalid_request_error", "the body is too large" },
     { 414, "invalid_request_error", "the path is too long" },
+    { 415, "invalid_request_error", "the content type is not application/json" },
     { 429, "rate_limit_error", "the queue is full" },
     { 431, "invalid_request_error", "the headers are too large" },
     { 503, "server_error", "the server is stopping" },

@@ -267,47 +267,41 @@ static bool matches(const char * pattern, const char * path) {
     return *path == '\0';
 }
 
-// Compares in constant time, so that the time does not tell how many characters are right.
-static bool same_key(const char * a, const char * b) {
-    const size_t  n = strlen(a);
-    unsigned char diff = strlen(b) != n;
-    for (size_t i = 0; i < n; ++i) {
-        diff |= (unsigned char) (a[i] ^ b[diff != 0 ? 0 : i]);
+// The index of the route of a request; -1: none. Sets *has_path if the path has other methods.
+static int find_route(const struct http_call * call, bool * has_path) {
+    *has_path = false;
+    for (int i = 0; i < (int) (sizeof(ROUTES) / sizeof(ROUTES[0])); ++i) {
+        if (matches(ROUTES[i].path, http_path(call))) {
+            *has_path = true;
+            if (strcmp(ROUTES[i].method, http_method(call)) == 0) {
+                return i;
+            }
+        }
     }
-    return diff == 0;
+    return -1;
 }
 
-static bool may_access(const struct server * s, const struct http_call * call) {
-    static const char bearer[] = "Bearer ";
-    const char *      header = http_header(call, "Authorization");
-    return s->api_key == NULL || (header != NULL && strncmp(header, bearer, strlen(bearer)) == 0 &&
-                                         same_key(s->api_key, header + strlen(bearer)));
+bool server_check(struct http_call * call, void * user) {
+    struct server * s = user;
+    bool            has_path;
+    const int       i = find_route(call, &has_path);
+    atomic_fetch_add(&s->n_requests, 1);
+    if (!access_check_page(&s->access, call)) {
+        return false;
+    }
+    if (i >= 0) {
+        return ROUTES[i].is_open || access_check_key(&s->access, call);
+    }
+    if (has_path) {
+        reply_error(call, 405, NULL, "%s does not have the method %s", http_path(call),
+                http_method(call));
+    } else {
+        reply_error(call, 404, NULL, "there is no path %s", http_path(call));
+    }
+    return false;
 }
 
 void server_handle(struct http_call * call, void * user) {
-    struct server * s = user;
-    const char *    path = http_path(call);
-    bool            has_path = false;
-    atomic_fetch_add(&s->n_requests, 1);
-    for (size_t i = 0; i < sizeof(ROUTES) / sizeof(ROUTES[0]); ++i) {
-        if (!matches(ROUTES[i].path, path)) {
-            continue;
-        }
-        has_path = true;
-        if (strcmp(ROUTES[i].method, http_method(call)) != 0) {
-            continue;
-        }
-        if (!ROUTES[i].is_open && !may_access(s, call)) {
-            http_reply_header(call, "WWW-Authenticate", "Bearer");
-            reply_error(call, 401, NULL, "the API key is missing or wrong");
-        } else {
-            ROUTES[i].handle(s, call);
-        }
-        return;
-    }
-    if (has_path) {
-        reply_error(call, 405, NULL, "%s does not have the method %s", path, http_method(call));
-    } else {
-        reply_error(call, 404, NULL, "there is no path %s", path);
-    }
+    bool has_path;
+    ROUTES[find_route(call, &has_path)].handle(user, call);
 }

@@ -2,6 +2,7 @@
 
 // The server: what all requests share.
 
+#include "access.h"
 #include "http.h"
 #include "scheduler.h"
 
@@ -14,7 +15,7 @@ struct server {
     const char *            model_path;
     struct lrnn_chat *      chat; // NULL: none, for this reason
     struct lrnn_error       chat_err;
-    const char *            api_key;    // NULL: none
+    struct access           access;
     const char *            state_dir;  // NULL: no named states
     int64_t                 max_tokens; // per request
     int64_t                 start_s;
@@ -22,7 +23,8 @@ struct server {
     atomic_int_fast64_t     n_refused;  // with 429
 };
 
-// Answers every request.
+// Decides whether a request is answered, before its body is read, and answers it.
+bool server_check(struct http_call * call, void * server);
 void server_handle(struct http_call * call, void * server);
 
 // The handlers of routes.c, by topic.

@@ -58,12 +58,24 @@ void atomic_file_remove_temporaries(void) {
     errno = saved;
 }
 
-// Creates the file and adds it to the list. Returns its descriptor, or -1 with errno.
+// True if this process writes the file. The list is locked.
+static bool is_listed(const char * name) {
+    bool found = false;
+    for (const struct temporary * t = temporaries; t != NULL && !found; t = t->next) {
+        found = t->owner == getpid() && strcmp(t->name, name) == 0;
+    }
+    return found;
+}
+
+// Creates the file and adds it to the list. Returns its descriptor, or -1 with errno; EBUSY: this
+// process writes a file with this name.
 static int create(struct temporary * t) {
     sigset_t before;
     lock_list(&before);
-    errno = EINTR;
-    const int fd = ended ? -1 : open(t->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    const bool is_busy = is_listed(t->name);
+    errno = ended ? EINTR : EBUSY;
+    const int fd =
+            ended || is_busy ? -1 : open(t->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     const int error = errno;
     if (fd >= 0) {
         t->next = temporaries;
@@ -93,25 +105,19 @@ static bool finish(struct temporary * t, const char * path) {
     return ok;
 }
 
-static bool is_open(const char * name) {
-    sigset_t before;
-    bool     found = false;
-    lock_list(&before);
-    for (const struct temporary * t = temporaries; t != NULL && !found; t = t->next) {
-        found = t->owner == getpid() && strcmp(t->name, name) == 0;
-    }
-    unlock_list(&before);
-    return found;
-}
-
 //
 // Temporary files of processes that were killed
 //
 
-// The process id in "PID.tmp", exactly as we write it; 0: another name.
+// The process id in "PID.tmp" or "PID-N.tmp", exactly as we write it; 0: another name.
 static pid_t parse_name(const char * text) {
     const size_t n = strspn(text, "0123456789");
-    if (n == 0 || n > 10 || text[0] == '0' || strcmp(text + n, ".tmp") != 0) {
+    const char * rest = text + n;
+    if (rest[0] == '-' && rest[1] != '0') {
+        const size_t n_count = strspn(rest + 1, "0123456789");
+        rest += n_count > 0 && n_count <= 20 ? 1 + n_count : 0;
+    }
+    if (n == 0 || n > 10 || text[0] == '0' || strcmp(rest, ".tmp") != 0) {
         return 0;
     }
     const long long pid = strtoll(text, NULL, 10);
@@ -120,12 +126,9 @@ static pid_t parse_name(const char * text) {
 
 // Deletes a temporary file if nobody writes it. The lock matters where ids do not identify a
 // process: on a file system that containers or machines share.
-static void remove_stale(const char * name, pid_t pid) {
+static void remove_unlocked(const char * name) {
     struct stat st;
-    if (pid == getpid() ? is_open(name) : kill(pid, 0) == 0 || errno != ESRCH) {
-        return;
-    }
-    const int fd = open(name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    const int   fd = open(name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
         return;
     }
@@ -136,13 +139,26 @@ static void remove_stale(const char * name, pid_t pid) {
     close(fd);
 }
 
+static void remove_stale(const char * name, pid_t pid) {
+    if (pid == getpid()) { // of an earlier process with this id, unless a thread of ours writes it
+        sigset_t before;
+        lock_list(&before);
+        if (!is_listed(name)) {
+            remove_unlocked(name);
+        }
+        unlock_list(&before);
+    } else if (kill(pid, 0) != 0 && errno == ESRCH) {
+        remove_unlocked(name);
+    }
+}
+
 // Deletes the stale temporary files of `path`.
 static void remove_all_stale(const char * path) {
     const char * slash = strrchr(path, '/');
     const char * base = slash != NULL ? slash + 1 : path;
     const size_t n = strlen(base);
     const int    n_dir = (int) (base - path); // with its slash
-    char *       name = malloc(strlen(path) + 32);
+    char *       name = malloc(strlen(path) + 64);
     if (name == NULL) {
         return;
     }
@@ -183,20 +199,24 @@ bool atomic_file_may_replace(
         fclose(file);
     }
     return magic[n] == '\0' ||
-           error_set(err, LRNN_ERROR_BAD_INPUT, "%s: not %s; expected %s or a new file name", path,
-                   kind, kind);
+           error_bad_input(err, "%s: not %s; expected %s or a new file name", path, kind, kind);
 }
 
 // Creates the temporary file. Returns false with errno.
 static bool open_temporary(struct atomic_file * f) {
-    const size_t       size = strlen(f->path) + 32;
+    const size_t       size = strlen(f->path) + 64;
     struct temporary * t = malloc(sizeof(*t) + size);
     if (t == NULL) {
         return false;
     }
     t->owner = getpid();
     snprintf(t->name, size, "%s.%ld.tmp", f->path, (long) t->owner);
-    const int fd = create(t);
+    int fd = create(t);
+    // another thread writes the same file: the last to finish wins
+    for (int i = 1; fd < 0 && errno == EBUSY; ++i) {
+        snprintf(t->name, size, "%s.%ld-%d.tmp", f->path, (long) t->owner, i);
+        fd = create(t);
+    }
     if (fd < 0) {
         free(t);
         return false;
@@ -214,7 +234,7 @@ bool atomic_file_open(struct atomic_file * f, const char * path, struct lrnn_err
     struct stat st;
     *f = (struct atomic_file) { 0 };
     if (path[0] == '\0') {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "the name of the output file is empty");
+        return error_bad_input(err, "the name of the output file is empty");
     }
     // renaming would replace /dev/null by a regular file, and also the link /dev/stdout, whose
     // target is a regular file if standard output is

@@ -3,7 +3,8 @@
 // A file that is written under a temporary name and renamed when it is complete, so that a failure
 // leaves the previous file intact.
 //
-// The temporary name of "out" is "out.PID.tmp". A process that is killed may leave one behind; the
+// The temporary name of "out" is "out.PID.tmp", or "out.PID-N.tmp" while another thread of this
+// process writes the same file. A process that is killed may leave one behind; the
 // next process that writes the same file deletes it.
 
 #include "lrnn.h"

@@ -26,11 +26,12 @@ def find():
 
 
 class Browser:
-    """One page in a headless browser with an empty profile in the folder `profile`."""
+    """One page in a headless browser with an empty profile in the folder `profile`. `options` are
+    further options of the browser."""
 
     TIMEOUT_S = 60
 
-    def __init__(self, path, profile):
+    def __init__(self, path, profile, *options):
         to_read, self.write_fd = os.pipe()
         self.read_fd, to_write = os.pipe()
 
@@ -43,7 +44,7 @@ class Browser:
         self.process = subprocess.Popen(
             [path, "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu",
              "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking",
-             "--hide-scrollbars", f"--user-data-dir={profile}", "about:blank"],
+             "--hide-scrollbars", f"--user-data-dir={profile}", *options, "about:blank"],
             preexec_fn=use_pipes, pass_fds=(3, 4, to_read, to_write),
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(to_read)

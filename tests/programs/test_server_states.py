@@ -1,5 +1,6 @@
 """States of lrnn-server: named ones are resumed bit for bit, stored ones change no result."""
 
+import concurrent.futures
 import os
 import resource
 import signal
@@ -198,3 +199,15 @@ def test_signal_during_save(lrnn):
     server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(30) == 0
     assert os.listdir(lrnn.work / "states") == ["a.state"]
+
+
+def test_parallel_saves_of_one_state(server, lrnn):
+    """All succeed, the file is one of them, and nothing is left behind."""
+    def save(i):
+        return server.post("/states/same", {"prompt": f"Once upon a time {i}"}).status
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        assert set(pool.map(save, range(96))) == {200}
+    assert server.complete(state="same", prompt=" a", max_tokens=1)
+    folder = server.log.parent / "states"
+    assert not list(folder.glob("*.tmp"))
+    server.request("DELETE", "/states/same")

@@ -207,6 +207,9 @@ static void check_other_names(struct test * t, pid_t dead) {
         { "out. ", ".tmp" },
         { "out.", "" },
         { "out.", "a.tmp" },
+        { "out.", "-.tmp" },
+        { "out.", "-0.tmp" },
+        { "out.", "-1a.tmp" },
         { "out.", ".tmp.bak" },
         { "out.", ".TMP" },
         { "out.1.", ".tmp" },
@@ -254,18 +257,25 @@ static void check_other_names(struct test * t, pid_t dead) {
     remove(victim);
 }
 
-// Two writers of one file in one process: the second fails, the first is not disturbed.
+// Two writers of one file in one process: the last to finish wins, and nothing is left.
 static void check_two_writers(struct test * t) {
     struct atomic_file a, b;
-    char               path[PATH_SIZE];
+    char               path[PATH_SIZE], second[PATH_SIZE + 64];
     struct lrnn_error  err = { LRNN_ERROR_NONE, "" };
     in_folder(path, "out");
+    snprintf(second, sizeof(second), "%s.%ld-1.tmp", path, (long) getpid());
     test_check(t, atomic_file_open(&a, path, &err), "%s", err.text);
-    test_check(t, !atomic_file_open(&b, path, &err), "a file was opened twice");
+    test_check(t, atomic_file_open(&b, path, &err) && exists(second), "%s", err.text);
+    test_check(t,
+            atomic_file_write(&b, "second", 6, &err) && atomic_file_commit(&b, &err) &&
+                    has_text(path, "second") && !exists(second),
+            "%s", err.text);
     test_check(t,
             atomic_file_write(&a, "first", 5, &err) && atomic_file_commit(&a, &err) &&
                     has_text(path, "first"),
             "%s", err.text);
+    write_text(second, "of a process that had our id");
+    test_check(t, write_out(&err) && !exists(second), "%s", err.text);
     write_text(temporary_of(path, getpid()), "of a process that had our id");
     test_check(t, write_out(&err) && !exists(path), "%s", err.text);
 }
