@@ -190,7 +190,7 @@ static void set_defaults(struct args * args) {
     args->model.n_batch = args->model.n_batch > 0 ? args->model.n_batch : 512;
     args->model.seqs = args->seqs.n > 0 ? args->seqs : one;
     args->op.seqs = args->seqs.n > 0 ? args->seqs.v[0] : 0;
-    args->model.session = device_session_params(&args->device);
+    args->model.session = args->device.session;
     if (args->model.n_prompt.n == 0) {
         args->model.n_prompt = (struct option_ints) { .n = 1, .v = { 512 } };
     }
@@ -250,9 +250,8 @@ int main(int argc, char ** argv) {
                 "tokens to generate, one at a time; 0: none (default: 128)"),
         opt_ints("--depth", "LIST", &args.model.depths, 0, 1 << 24,
                 "tokens in every sequence before a test, not timed (default: 0)"),
-        opt_alias("--batch, --ubatch",
-                opt_int("-b, --batch-size", "N", &args.model.n_batch, 1, 65536,
-                        "maximum number of tokens computed together (default: 512)")),
+        opt_int("-b, --batch-size", "N", &args.model.n_batch, 1, 65536,
+                "maximum number of tokens computed together (default: 512)"),
         DEVICE_OPTIONS(args.device),
 
         opt_group("Models and ops"),

@@ -28,7 +28,7 @@ static void on_log(enum ggml_log_level level, const char * text, void * user) {
         const size_t used = strlen(startup_errors);
         snprintf(startup_errors + used, sizeof(startup_errors) - used, "%s", text);
     } else {
-        fputs(text, stderr);
+        fputs(text, program_stderr());
     }
 }
 
@@ -43,7 +43,7 @@ void backends_start_with(void (*start)(void)) {
     start();
     is_starting = false;
     if (cuda_without_gpu() == NULL) {
-        fputs(startup_errors, stderr);
+        fputs(startup_errors, program_stderr());
         startup_errors[0] = '\0';
     }
 }

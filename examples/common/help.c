@@ -22,6 +22,7 @@ void option_default(const struct option * o, char * text, size_t text_size) {
     }
     switch (o->type) {
         case OPTION_INT: snprintf(text, text_size, "%" PRId64, *(const int64_t *) o->dest); break;
+        case OPTION_INT32: snprintf(text, text_size, "%" PRId32, *(const int32_t *) o->dest); break;
         case OPTION_FLOAT: snprintf(text, text_size, "%g", *(const double *) o->dest); break;
         case OPTION_CHOICE:
             option_word(o->value, "|", *(const int *) o->dest, text, text_size);

@@ -48,6 +48,11 @@ struct option opt_int(const char * names, const char * value, int64_t * dest, do
     return with_value(OPTION_INT, names, value, dest, min, max, help);
 }
 
+struct option opt_int32(const char * names, const char * value, int32_t * dest, double min,
+        double max, const char * help) {
+    return with_value(OPTION_INT32, names, value, dest, min, max, help);
+}
+
 struct option opt_float(const char * names, const char * value, double * dest, double min,
         double max, const char * help) {
     return with_value(OPTION_FLOAT, names, value, dest, min, max, help);
@@ -277,7 +282,8 @@ static bool set_value(
             *(bool *) o->dest = true;
             return true;
         }
-        case OPTION_INT: {
+        case OPTION_INT:
+        case OPTION_INT32: {
             const char * end;
             int64_t      x;
             if (!parse_int(text, &end, &x) || *end != '\0') {
@@ -293,7 +299,11 @@ static bool set_value(
                 return error_set(err, LRNN_ERROR_BAD_INPUT, "%s is %s; the maximum is %.0f", name,
                         text, o->max);
             }
-            *(int64_t *) o->dest = x;
+            if (o->type == OPTION_INT32) {
+                *(int32_t *) o->dest = (int32_t) x;
+            } else {
+                *(int64_t *) o->dest = x;
+            }
             return true;
         }
         case OPTION_FLOAT: {

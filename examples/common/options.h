@@ -6,7 +6,7 @@
 //     const struct option options[] = {
 //         opt_group("Sampling"),
 //         opt_int("--top-k", "K", &args.top_k, 0, INT32_MAX, "sample from the K most likely …"),
-//         opt_alias("--batch", opt_int("-b, --batch-size", "N", …)),
+//         opt_alias("--cache", opt_int32("-c, --ctx", "N", …)),
 //     };
 //
 // The default shown by --help is the value of the variable before parsing. Where the variable
@@ -23,6 +23,7 @@ enum option_type {  // type of `dest`
     OPTION_GROUP,   // none: a heading
     OPTION_FLAG,    // bool, set to true
     OPTION_INT,     // int64_t, from min to max
+    OPTION_INT32,   // int32_t, from min to max: a parameter of the library
     OPTION_FLOAT,   // double, from min to max
     OPTION_STRING,  // const char *
     OPTION_CHOICE,  // int, the index of the word in `value`
@@ -56,6 +57,8 @@ struct option {
 struct option opt_group(const char * heading);
 struct option opt_flag(const char * names, bool * dest, const char * help);
 struct option opt_int(const char * names, const char * value, int64_t * dest, double min,
+        double max, const char * help);
+struct option opt_int32(const char * names, const char * value, int32_t * dest, double min,
         double max, const char * help);
 struct option opt_float(const char * names, const char * value, double * dest, double min,
         double max, const char * help);

@@ -26,7 +26,6 @@ struct args {
     const char *          model;
     const char *          file;
     bool                  html;
-    int64_t               batch;
     struct device_options device;
 };
 
@@ -119,10 +118,9 @@ static void print_text(const char * text, size_t size, const int32_t * answers, 
 static enum exit_code highlight(
         const struct args * args, struct lrnn_model * model, const char * text, size_t size) {
     struct lrnn_error          err;
-    struct lrnn_session_params params = device_session_params(&args->device);
+    struct lrnn_session_params params = args->device.session;
     int32_t *                  tokens = NULL;
     int64_t                    n_tokens = 0;
-    params.n_batch = (int32_t) args->batch;
     if (!lrnn_tokenize(model, text, size, LRNN_TOKENIZE_ADD_BOS, &tokens, &n_tokens, &err)) {
         return program_fail(EXIT_CODE_DATA, "%s: %s", args->file, err.text);
     }
@@ -140,7 +138,7 @@ static enum exit_code highlight(
     }
     int32_t *            answers = program_alloc((size_t) n_tokens, sizeof(*answers));
     const enum exit_code code = find_answers(
-            session, lrnn_model_get_info(model).n_vocab, tokens, n_tokens, args->batch, answers);
+            session, lrnn_model_get_info(model).n_vocab, tokens, n_tokens, params.n_batch, answers);
     if (code == EXIT_CODE_OK) {
         print_text(text, size, answers, args->html);
     }
@@ -170,7 +168,7 @@ static enum exit_code run(void * user) {
 }
 
 int main(int argc, char ** argv) {
-    struct args args = { .batch = 512, .device = DEVICE_OPTIONS_DEFAULTS };
+    struct args args = { .device = DEVICE_OPTIONS_DEFAULTS };
 
     const struct option options[] = {
         opt_group("What"),
@@ -184,7 +182,7 @@ int main(int argc, char ** argv) {
         opt_group("Computation"),
         DEVICE_THREADS(args.device),
         DEVICE_OPTIONS(args.device),
-        DEVICE_BATCH(args.batch),
+        DEVICE_BATCH(args.device),
     };
     const struct program program = {
         .name = "lrnn-highlight",

@@ -424,7 +424,7 @@ static enum exit_code run(void * user) {
     if (args->devices) {
         print_devices(args->json);
     } else {
-        const bool          place = args->device.n_gpu_layers != 0 || args->device.verbose;
+        const bool          place = args->device.model.n_gpu_layers != 0 || args->device.verbose;
         struct lrnn_model * model =
                 place ? device_options_load(&args->device, args->model, false, &err)
                       : load_model(args->model, false, &err);
@@ -445,7 +445,7 @@ static enum exit_code run(void * user) {
 
 int main(int argc, char ** argv) {
     struct args args = { .device = DEVICE_OPTIONS_DEFAULTS };
-    args.device.n_gpu_layers = 0;
+    args.device.model.n_gpu_layers = 0;
 
     const struct option options[] = {
         opt_group("What"),
@@ -456,7 +456,7 @@ int main(int argc, char ** argv) {
         opt_flag("--json", &args.json, "print JSON; unknown values are null"),
 
         opt_group("Placement, shown by -v"),
-        opt_int("-ngl, --gpu-layers", "N", &args.device.n_gpu_layers, -1, 1 << 20,
+        opt_int32("-ngl, --gpu-layers", "N", &args.device.model.n_gpu_layers, -1, 1 << 20,
                 "layers to offload, as in the other programs; the model is loaded onto the "
                 "devices"),
         DEVICE_PLACES(args.device),

@@ -24,7 +24,6 @@ struct args {
     const char *          bucket;
     int64_t               bucket_size; // 0: powers of two
     struct device_options device;
-    int64_t               batch;
     bool                  json;
     bool                  quiet;
 };
@@ -71,8 +70,7 @@ static enum exit_code load(const struct args * args, struct comparison_models * 
 }
 
 static enum exit_code open_sessions(const struct args * args, struct comparison_models * m) {
-    struct lrnn_session_params params = device_session_params(&args->device);
-    params.n_batch = (int32_t) args->batch;
+    struct lrnn_session_params params = args->device.session;
     params.n_cache = (int32_t) args->data.window.length;
     struct lrnn_error err;
     for (int i = 0; i < m->n; ++i) {
@@ -137,7 +135,7 @@ static bool check_args(struct args * args, struct lrnn_error * err) {
 
 static enum exit_code run(void * arg) {
     struct args *            args = arg;
-    struct comparison_models m = { .n_batch = args->batch };
+    struct comparison_models m = { .n_batch = args->device.session.n_batch };
     struct windows *         ws = NULL;
     struct lrnn_error        err;
 
@@ -163,7 +161,7 @@ static enum exit_code run(void * arg) {
 
 enum exit_code compare_models_main(int argc, char ** argv) {
     struct args args = {
-        .data = DATA_DEFAULTS, .device = DEVICE_OPTIONS_DEFAULTS, .batch = 512, .bucket = "log2"
+        .data = DATA_DEFAULTS, .device = DEVICE_OPTIONS_DEFAULTS, .bucket = "log2"
     };
     const struct option options[] = {
         opt_group("Models"),
@@ -176,7 +174,7 @@ enum exit_code compare_models_main(int argc, char ** argv) {
                 "--bucket", "N|log2", &args.bucket, "positions per row; log2: 1-2, 3-4, 5-8 ..."),
         opt_flag("--json", &args.json, "print JSON; nll_change is the change in nats"),
         opt_group("Computation"),
-        DEVICE_BATCH(args.batch),
+        DEVICE_BATCH(args.device),
         DEVICE_THREADS(args.device),
         DEVICE_OPTIONS(args.device),
         opt_flag("-q, --quiet", &args.quiet, "no progress"),

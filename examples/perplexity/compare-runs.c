@@ -138,9 +138,8 @@ enum exit_code compare_runs_main(int argc, char ** argv) {
         opt_string("--bucket", "N|log2", &args.bucket,
                 "positions per bucket; log2: 1-2, 3-4, 5-8 ... (default: 2048, or less for short "
                 "windows and trained lengths)"),
-        opt_alias("--train-ctx",
-                opt_int("--trained-length", "N", &args.params.trained_length, 0, 1e15,
-                        "context length in training (default: as the score files say)")),
+        opt_int("--trained-length", "N", &args.params.trained_length, 0, 1e15,
+                "context length in training (default: as the score files say)"),
     };
     const struct program program = {
         .name = "lrnn-perplexity compare",

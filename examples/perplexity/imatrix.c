@@ -17,7 +17,6 @@ struct args {
     const char *          model;
     const char *          out;
     struct device_options device;
-    int64_t               batch;
     bool                  quiet;
 
     struct lrnn_session * session;
@@ -28,13 +27,13 @@ struct args {
 static bool feed(const struct window * window, void * user, struct lrnn_error * err) {
     const struct args * args = user;
     bool                ok = lrnn_seq_reset(args->session, 0, err);
-    for (int64_t at = 0; at < window->n_tokens && ok; at += args->batch) {
+    for (int64_t at = 0; at < window->n_tokens && ok; at += args->device.session.n_batch) {
         if (interrupt_seen()) {
             return error_set(
                     err, LRNN_ERROR_CANCELLED, "stopped in window %" PRId64, window->index + 1);
         }
-        const int64_t           left = window->n_tokens - at;
-        const int64_t           n = args->batch < left ? args->batch : left;
+        const int64_t left = window->n_tokens - at;
+        const int64_t n = args->device.session.n_batch < left ? args->device.session.n_batch : left;
         const struct lrnn_input input = {
             .seq = 0, .tokens = window->tokens + at, .n_tokens = n, .n_logits = n
         };
@@ -85,8 +84,7 @@ static enum exit_code run(void * arg) {
     ws = data_windows(&args->data, model, NULL, NULL, NULL, args->quiet, &code);
     if (ws != NULL) {
         im = lrnn_imatrix_new(model, NULL);
-        struct lrnn_session_params params = device_session_params(&args->device);
-        params.n_batch = (int32_t) args->batch;
+        struct lrnn_session_params params = args->device.session;
         params.n_cache = (int32_t) args->data.window.length;
         params.trace_kinds = LRNN_TRACE_MATRICES;
         params.trace = lrnn_imatrix_collect;
@@ -107,7 +105,7 @@ static enum exit_code run(void * arg) {
 }
 
 enum exit_code imatrix_main(int argc, char ** argv) {
-    struct args args = { .data = DATA_DEFAULTS, .device = DEVICE_OPTIONS_DEFAULTS, .batch = 512 };
+    struct args         args = { .data = DATA_DEFAULTS, .device = DEVICE_OPTIONS_DEFAULTS };
     const struct option options[] = {
         opt_group("Files"),
         opt_required(opt_string(
@@ -117,7 +115,7 @@ enum exit_code imatrix_main(int argc, char ** argv) {
         DATA_OPTIONS(args.data),
         WINDOW_OPTIONS(args.data, ""),
         opt_group("Computation"),
-        DEVICE_BATCH(args.batch),
+        DEVICE_BATCH(args.device),
         DEVICE_THREADS(args.device),
         DEVICE_OPTIONS(args.device),
         opt_flag("-q, --quiet", &args.quiet, "no progress"),

@@ -24,7 +24,6 @@ struct args {
     const char *          out;
     struct option_ints    cut; // tokens per call, in turn
     struct device_options device;
-    int64_t               batch;
     bool                  quiet;
 };
 
@@ -126,8 +125,7 @@ static enum exit_code compute_logits(const struct args * args, struct lrnn_model
                 n_ids, INT32_MAX);
         return EXIT_CODE_DATA;
     }
-    struct lrnn_session_params params = device_session_params(&args->device);
-    params.n_batch = (int32_t) args->batch;
+    struct lrnn_session_params params = args->device.session;
     params.n_cache = info.n_layer_attention > 0 ? (int32_t) n_ids : 0;
     struct lrnn_session * session = lrnn_session_new(model, &params, err);
     enum exit_code        code = EXIT_CODE_SYSTEM;
@@ -159,7 +157,7 @@ static enum exit_code run(void * arg) {
         return out;
     }
     if (args->cut.n == 0) {
-        args->cut = (struct option_ints) { .n = 1, .v = { args->batch } };
+        args->cut = (struct option_ints) { .n = 1, .v = { args->device.session.n_batch } };
     }
     if (!read_ids(args->tokens, &ids, &n_ids, &err)) {
         free(ids);
@@ -177,7 +175,7 @@ static enum exit_code run(void * arg) {
 }
 
 enum exit_code logits_main(int argc, char ** argv) {
-    struct args         args = { .device = DEVICE_OPTIONS_EXACT, .batch = 512 };
+    struct args         args = { .device = DEVICE_OPTIONS_EXACT };
     const struct option options[] = {
         opt_group("Files"),
         opt_required(opt_string("-m, --model", "M.gguf", &args.model, "the model")),
@@ -190,7 +188,7 @@ enum exit_code logits_main(int argc, char ** argv) {
         opt_ints("--cut", "LIST", &args.cut, 1, 1 << 20,
                 "tokens per call, in turn: 1 for single tokens, 1,7,64 for uneven calls; affects "
                 "only rounding (default: as -b)"),
-        DEVICE_BATCH(args.batch),
+        DEVICE_BATCH(args.device),
         DEVICE_THREADS(args.device),
         DEVICE_OPTIONS(args.device),
         opt_flag("-q, --quiet", &args.quiet, "no progress"),

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "commands.h"
-#include "options.h"
+#include "program.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -65,6 +65,6 @@ int main(int argc, char ** argv) {
     } else if (options_parse(&program, argc, argv, &err) == OPTIONS_DONE) {
         return EXIT_CODE_OK;
     }
-    fprintf(stderr, "lrnn-perplexity: %s\n", err.text);
+    fprintf(program_stderr(), "lrnn-perplexity: %s\n", err.text);
     return EXIT_CODE_USAGE;
 }

@@ -218,9 +218,8 @@ enum exit_code report_main(int argc, char ** argv) {
         opt_string("--bucket", "N|log2", &args.bucket,
                 "positions per bucket; log2: 1-2, 3-4, 5-8 ... (default: 2048, or less for short "
                 "windows and trained lengths)"),
-        opt_alias("--train-ctx",
-                opt_int("--trained-length", "N", &args.params.trained_length, 0, 1e15,
-                        "context length in training (default: as the model file says)")),
+        opt_int("--trained-length", "N", &args.params.trained_length, 0, 1e15,
+                "context length in training (default: as the model file says)"),
         opt_float("--tolerance", "X", &args.params.tolerance, 0.0, 100.0,
                 "rise of the loss, in nats, from which a model counts as degraded"),
         opt_group("Charts and tables"),

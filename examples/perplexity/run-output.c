@@ -71,8 +71,8 @@ void run_print_dry(const struct run_plan * plan, const struct run_files * files,
     printf("  windows     %" PRId64 " with %" PRId64 " tokens and %" PRId64 " targets; bos %s\n",
             s->n_windows, s->n_tokens, s->n_targets, s->bos);
     printf("  score file  %s, %.1f MB\n", files->scores, 7e-6 * (double) s->n_tokens);
-    const double speed = score_speed(
-            model, windows, device_session_params(&plan->args->device), plan->group, plan->n_batch);
+    const double speed =
+            score_speed(model, windows, plan->args->device.session, plan->group, plan->n_batch);
     if (speed > 0.0) {
         printf("  time        about %.0f s at %.0f tokens/s, with %" PRId64 " windows of %" PRId64
                " tokens per call\n",

@@ -32,9 +32,8 @@ static struct score_meta make_meta(const struct scoring * s, const char * tool) 
     const struct run_plan * plan = s->plan;
     const int64_t           T = plan->args->trained_length;
 
-    const struct lrnn_session_params session = device_session_params(&plan->args->device);
-    struct score_meta                meta = score_meta_of(
-            s->model, &session, &s->facts, s->windows, &plan->data.window, plan->reset);
+    struct score_meta meta = score_meta_of(s->model, &plan->args->device.session, &s->facts,
+            s->windows, &plan->data.window, plan->reset);
     meta.tool = tool;
     meta.model = s->files->name;
     meta.trained_length = T > 0 ? T : meta.trained_length;
@@ -82,7 +81,7 @@ static enum exit_code score_model(struct scoring * s) {
     snprintf(tool, sizeof(tool), "lrnn-perplexity %s", lrnn_version());
     const struct score_meta meta = make_meta(s, tool);
     struct score_params     params = {
-            .session = device_session_params(&args->device),
+            .session = args->device.session,
             .n_batch = plan->n_batch,
             .group = plan->group,
             .reset = plan->reset,

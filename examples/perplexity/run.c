@@ -60,9 +60,8 @@ enum exit_code run_main(int argc, char ** argv) {
         opt_strings("--name", "NAME", &args.names,
                 "name of the model in reports, one per -m, in the same order (default: the file "
                 "name)"),
-        opt_alias("--train-ctx",
-                opt_int("--trained-length", "N", &args.trained_length, 1, 1e12,
-                        "context length in training (default: as the model file says)")),
+        opt_int("--trained-length", "N", &args.trained_length, 1, 1e12,
+                "context length in training (default: as the model file says)"),
         DATA_OPTIONS(args.data),
         opt_flag("--list-datasets", &args.list_datasets, "print the known data sets and exit"),
         opt_group("Protocol"),
@@ -90,10 +89,9 @@ enum exit_code run_main(int argc, char ** argv) {
         opt_alias("--group",
                 opt_int("--parallel", "N", &args.parallel, 1, 4096,
                         "windows evaluated together (default: 4; 1 with --reset never)")),
-        opt_alias("--ubatch, --batch",
-                opt_int("-b, --batch-size", "N", &args.batch, 1, 1 << 20,
-                        "tokens of each window per call; affects only rounding (default: 512 "
-                        "divided by --parallel)")),
+        opt_int("-b, --batch-size", "N", &args.batch, 1, 1 << 20,
+                "tokens of each window per call; affects only rounding (default: 512 "
+                "divided by --parallel)"),
         opt_string("--shard", "I/N", &args.shard,
                 "score only part I of N, for N processes or machines; report joins the parts"),
         opt_string("--time-limit", "TIME", &args.time_limit,

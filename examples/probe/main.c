@@ -34,7 +34,6 @@ struct args {
     bool                  json;
     const char *          svg;
     struct device_options device;
-    int64_t               batch;
 };
 
 // Tokens on which eigenvalues are counted.
@@ -114,7 +113,7 @@ static bool count_eigenvalues(const struct args * args, struct lrnn_model * mode
         error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for %" PRId64 " layers", n_layer);
         ok = false;
     }
-    struct lrnn_session_params params = device_session_params(&args->device);
+    struct lrnn_session_params params = args->device.session;
     params.n_batch = 512;
     params.trace_kinds = LRNN_TRACE_SCANS;
     params.trace = eigenvalues_trace;
@@ -149,8 +148,8 @@ static bool probe(const struct args * args, struct lrnn_model * model, const str
                .n_lengths = lengths->n,
                .n_sequences = args->trials,
                .seed = (uint64_t) args->seed,
-               .session = device_session_params(&args->device),
-               .n_batch = (int32_t) args->batch,
+               .session = args->device.session,
+               .n_batch = args->device.session.n_batch,
                .progress = on_progress,
                .user = &progress,
     };
@@ -315,8 +314,8 @@ int main(int argc, char ** argv) {
         .lengths = { .n = 4, .v = { 40, 256, 1024, 4096 } },
         .trials = 16,
         .device = DEVICE_OPTIONS_DEFAULTS,
-        .batch = 2048,
     };
+    args.device.session.n_batch = 2048;
     const struct option options[] = {
         opt_group("What"),
         opt_required(opt_strings("-m, --model", "M.gguf", &args.models,
@@ -353,7 +352,7 @@ int main(int argc, char ** argv) {
         opt_group("Computation"),
         DEVICE_THREADS(args.device),
         DEVICE_OPTIONS(args.device),
-        DEVICE_BATCH(args.batch),
+        DEVICE_BATCH(args.device),
     };
     const struct program program = {
         .name = "lrnn-probe",

@@ -70,12 +70,12 @@ static bool check_address(
 static bool check_cache(const char * path, struct lrnn_error * err) {
     struct stat st;
     if (mkdir(path, 0777) != 0 && errno != EEXIST) {
-        error_set(err, LRNN_ERROR_SYSTEM, "--cache %s: cannot create the folder: %s", path,
+        error_set(err, LRNN_ERROR_SYSTEM, "--weight-cache %s: cannot create the folder: %s", path,
                 strerror(errno));
     } else if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) {
-        error_set(err, LRNN_ERROR_BAD_INPUT, "--cache %s is not a folder", path);
+        error_set(err, LRNN_ERROR_BAD_INPUT, "--weight-cache %s is not a folder", path);
     } else if (access(path, R_OK | W_OK | X_OK) != 0) {
-        error_set(err, LRNN_ERROR_SYSTEM, "--cache %s: the folder is not writable: %s", path,
+        error_set(err, LRNN_ERROR_SYSTEM, "--weight-cache %s: the folder is not writable: %s", path,
                 strerror(errno));
     } else {
         return true;
@@ -193,9 +193,10 @@ int main(int argc, char ** argv) {
         opt_string("--device", "LIST", &args.device,
                 "devices to lend, separated by commas; lrnn-inspect --devices lists them "
                 "(default: all GPUs, or the CPU if there are none)"),
-        opt_string("--cache", "DIR", &args.cache,
-                "folder for weights of more than 10 MiB, so that they are sent only once "
-                "(default: none)"),
+        opt_alias("--cache",
+                opt_string("--weight-cache", "DIR", &args.cache,
+                        "folder for weights of more than 10 MiB, so that they are sent only once "
+                        "(default: none)")),
         opt_int("-t, --threads", "N", &args.threads, 0, 4096,
                 "number of CPU threads (default: one per core)"),
     };
@@ -204,7 +205,7 @@ int main(int argc, char ** argv) {
         .summary = "lends the devices of this machine to programs of lrnn on other machines, one "
                    "client at a time",
         .usage = "[--host ADDRESS] [--port N] [options]",
-        .examples = "lrnn-rpc-server --cache ~/.cache/lrnn-rpc\n"
+        .examples = "lrnn-rpc-server --weight-cache ~/.cache/lrnn-rpc\n"
                     "lrnn-cli -m model.gguf -p 'Once' --rpc 127.0.0.1:50052",
         OPTIONS(options),
     };

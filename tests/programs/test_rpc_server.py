@@ -138,15 +138,15 @@ def test_stopped_client(lrnn, spawn):
 
 def test_server_refusals(lrnn, spawn):
     system, usage = lrnn.Code.SYSTEM, lrnn.Code.USAGE
-    server = spawn.server("--cache", lrnn.work / "cache")
+    server = spawn.server("--weight-cache", lrnn.work / "cache")
     lrnn.fail(system, "lrnn-rpc-server", "--port", server.port,
               stderr=f"cannot listen on {server.address}")
     lrnn.fail(usage, "lrnn-rpc-server", "--port", "0")
     lrnn.fail(usage, "lrnn-rpc-server", "--device", "no-such-device",
               stderr="no device 'no-such-device'")
-    lrnn.fail(system, "lrnn-rpc-server", "--cache", "no/such/folder")
+    lrnn.fail(system, "lrnn-rpc-server", "--weight-cache", "no/such/folder")
     lrnn.write("file", "")
-    lrnn.fail(system, "lrnn-rpc-server", "--cache", "file", stderr="is not a folder")
+    lrnn.fail(system, "lrnn-rpc-server", "--weight-cache", "file", stderr="is not a folder")
 
 
 def test_warning_beyond_the_loopback(lrnn, spawn):
@@ -283,6 +283,12 @@ def valid_nodes(c, ops):
     nodes["REPEAT"] = c.tensor(8, 6, op=ops["REPEAT"], src=(c.tensor(8, 3),))
     nodes["GLU"] = c.tensor(8, 3, op=ops["GLU"], params=ints(2),
                             src=(c.tensor(8, 3), c.tensor(8, 3)))
+    nodes["GLU of one"] = c.tensor(8, 3, op=ops["GLU"], params=ints(2), src=(c.tensor(16, 3),))
+    nodes["SOFT_MAX"] = unary("SOFT_MAX", params=floats(1, 0))
+    nodes["ARGSORT"] = c.tensor(8, 3, type=I32, op=ops["ARGSORT"], params=ints(1),
+                                src=(c.tensor(8, 3),))
+    nodes["MUL_MAT_ID"] = c.tensor(5, 2, 1, op=ops["MUL_MAT_ID"],
+                                   src=(c.tensor(32, 5, 4), c.tensor(32, 1, 1), ids(3, 0)))
     nodes["MUL_MAT"] = c.tensor(5, 3, op=ops["MUL_MAT"], src=(c.tensor(32, 5), c.tensor(32, 3)))
     nodes["MUL_MAT q"] = c.tensor(5, 3, op=ops["MUL_MAT"],
                                   src=(c.tensor(32, 5, type=Q4_0), c.tensor(32, 3)))
@@ -435,7 +441,7 @@ def test_valid_nodes(spawn, ops):
 
 def test_malformed_tensors(lrnn, spawn, ops):
     """Each request with changed fields of its tensor."""
-    server = spawn.server("--cache", lrnn.work / "cache")
+    server = spawn.server("--weight-cache", lrnn.work / "cache")
     attacker = Attacker(server, lambda c: (c.tensor(8, 3), c.tensor(8, 3)))
     requests = {
         "SET_TENSOR": lambda t, _: t + bytes(9) + bytes(4),
@@ -463,7 +469,7 @@ def test_malformed_tensors(lrnn, spawn, ops):
 
 
 def test_malformed_offsets(lrnn, spawn):
-    server = spawn.server("--cache", lrnn.work / "cache")
+    server = spawn.server("--weight-cache", lrnn.work / "cache")
     attacker = Attacker(server, lambda c: [c.tensor(64), c.tensor(8, 3)][1])
     for offset, size in ((0, 97), (96, 1), (97, 0), (4, HUGE - 3), (HUGE - 3, 4), (HUGE, HUGE),
                          (2**63, 2**63), (HUGE - 63, 64), (HUGE - 63, 4), (0, 1 << 40)):
@@ -535,6 +541,41 @@ def test_malformed_graphs(lrnn, spawn, ops):
 
 
 # Graphs that no single change of a field makes.
+def choice(c, ops, n_experts, n_scores, **fields):
+    """A product with the 2 of n_experts matrices that have the largest of n_scores scores."""
+    scores = c.tensor(n_scores, 3)
+    sort = c.tensor(n_scores, 3, type=I32, op=ops["ARGSORT"], params=ints(1), src=(scores,),
+                    **fields)
+    best = Tensor((2, 3), c.buffer, sort.data, type=I32, nb=sort.nb, op=ops["VIEW"], src=(sort,),
+                  view_src=sort)
+    x, matrices = c.tensor(32, 1, 3), c.tensor(32, 5, n_experts)
+    product = c.tensor(5, 2, 3, op=ops["MUL_MAT_ID"], src=(matrices, x, best))
+    return [scores, matrices, x], sort, best, product
+
+
+def test_computed_ids(spawn, ops):
+    server = spawn.server()
+    with Client(server.port) as c:
+        data, sort, best, product = choice(c, ops, 6, 6)
+        c.send("GRAPH_COMPUTE", graph([*data, sort, best, product], [sort, best, product]))
+        assert c.alive(), server.err.read_text()[-2000:]
+
+
+def bad_choices(c, ops):
+    """Numbers of experts that the graph computes, and that may not exist."""
+    data, sort, best, product = choice(c, ops, 4, 5)
+    yield "more scores than experts", graph([*data, sort, best, product], [sort, best, product])
+    data, sort, best, product = choice(c, ops, 5, 5)
+    tensors = [*data, sort, best, product]
+    yield "no sort", graph(tensors, [best, product])
+    yield "sort after its use", graph(tensors, [best, product, sort])
+    fill = Tensor((2,), c.buffer, best.data, op=ops["FILL"], params=floats(1e9),
+                  src=(Tensor((2,), c.buffer, best.data),))
+    yield "ids overwritten", graph([*tensors, *fill.src, fill], [sort, fill, best, product])
+    data, sort, best, product = choice(c, ops, 5, 5, flags=0)
+    yield "sort that is skipped", graph([*data, sort, best, product], [sort, best, product])
+
+
 def bad_graphs(c, ops):
     nodes = valid_nodes(c, ops)
     add = nodes["ADD"]
@@ -578,6 +619,7 @@ def bad_graphs(c, ops):
     ids = Tensor((3,), c.buffer, node.src[1].data)
     fill = Tensor((3,), c.buffer, ids.data, op=ops["FILL"], src=(ids,), params=floats(1e9))
     yield "ids written by the graph", graph([*node.src, node, ids, fill], [fill, node])
+    yield from bad_choices(c, ops)
     view = dataclasses.replace(node.src[1], id=node.src[1].id, view_src=Tensor((3,), type=I32))
     yield "ids in another buffer than their view", graph([view.view_src, node.src[0], view, node],
                                                          [node])
@@ -611,11 +653,12 @@ def test_bad_graphs(lrnn, spawn, ops):
 # ---- the same bytes as local devices
 
 
-# Every kind of op: Householder scan, several factors, signed-gate scan, rank one, attention.
+# Every kind of op: Householder scan, several factors, signed-gate scan, rank one, attention,
+# experts.
 @pytest.mark.parametrize("model", ["delta_net_neg", "gated_deltaproduct2_neg", "mamba_neg", "rwkv7",
-                                   "olmo_hybrid"])
+                                   "olmo_hybrid", "nemotron_h_moe", "qwen35moe"])
 def test_same_bytes(lrnn, spawn, model):
-    remote = on_servers(spawn.server("--cache", lrnn.work / "cache"), spawn.server())
+    remote = on_servers(spawn.server("--weight-cache", lrnn.work / "cache"), spawn.server())
     path = lrnn.golden / f"{model}.gguf"
     lrnn.write("ids.txt", "5 1 4 2 3 9 8 7 6 11 10 13 12 0 " * 4)
     command = ["lrnn-perplexity", "logits", "-m", path, "--tokens", "ids.txt", "-t", "1", "--cut",

@@ -98,17 +98,17 @@ static void check(struct test * t, const char * path, bool is_stand_in) {
     }
 
     check_silent(t, &device, path, true, "quiet");
-    device.n_gpu_layers = 0;
+    device.model.n_gpu_layers = 0;
     check_silent(t, &device, path, false, "-ngl 0");
     device = (struct device_options) DEVICE_OPTIONS_DEFAULTS;
-    device.devices = "CPU";
+    device.model.devices = "CPU";
     check_silent(t, &device, path, false, "--device CPU");
 
-    device.devices = "CUDA0";
+    device.model.devices = "CUDA0";
     snprintf(expected, sizeof(expected), "there is no device 'CUDA0'; there are: CPU; %s", text);
     test_check(t, !device_options_check(&device, &err) && strcmp(err.text, expected) == 0,
             "--device CUDA0: '%s', expected '%s'", err.text, expected);
-    device.devices = "other";
+    device.model.devices = "other";
     test_check(t, !device_options_check(&device, &err) && strstr(err.text, "CUDA") == NULL,
             "--device other: '%s'", err.text);
 
@@ -116,7 +116,7 @@ static void check(struct test * t, const char * path, bool is_stand_in) {
     snprintf(expected, sizeof(expected), "lrnn: %s; everything runs on the CPU\n", text);
     test_check(t, load(&device, path, false, said, sizeof(said)) && strcmp(said, expected) == 0,
             "by default: '%s', expected '%s'", said, expected);
-    device.n_gpu_layers = 99;
+    device.model.n_gpu_layers = 99;
     check_silent(t, &device, path, false, "a second model");
 }
 
