@@ -381,6 +381,15 @@ def _string(value, name):
     return encoded
 
 
+def _bytes(value, name):
+    """A text for C. bytes(3) would be three zeros."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise TypeError(f"{name} is {value!r}; expected str or bytes")
+
+
 def _params(struct, values, **callbacks):
     """A zeroed parameter struct with some fields set."""
     types = {name: kind for name, kind in struct._fields_ if kind in _VALUE_TYPES}
@@ -469,6 +478,13 @@ ModelInfo = collections.namedtuple("ModelInfo", [name for name, _ in _ModelInfo.
 ModelInfo.__doc__ = "Facts about a model; struct lrnn_model_info of lrnn.h describes the fields."
 
 
+def _opened(value, kind, name):
+    """The handle of an argument."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} is {value!r}; expected a {kind.__name__}")
+    return value._open()
+
+
 class Model(_Object):
     """The content of a GGUF file. Sessions and threads may share it.
 
@@ -496,7 +512,7 @@ class Model(_Object):
     def tokenize(self, text, *, add_bos=True, add_eos=False, parse_special=False):
         """The tokens of a str, or of bytes, as an int32 array. bos and eos are added if the model
         wants them. `parse_special` turns the names of special tokens into their ids."""
-        data = text.encode() if isinstance(text, str) else bytes(text)
+        data = _bytes(text, "text")
         flags = (_TOKENIZE_ADD_BOS*bool(add_bos) | _TOKENIZE_ADD_EOS*bool(add_eos)
                  | _TOKENIZE_PARSE_SPECIAL*bool(parse_special))
         handle = self._open()
@@ -523,7 +539,14 @@ class Model(_Object):
     def is_special(self, token):
         """Whether a token is not text: a control token, an unknown or an unused one."""
         handle = self._open()
-        return _lib.lrnn_token_is_special(handle.pointer, _int(token, c_int32, "token"))
+        return _lib.lrnn_token_is_special(handle.pointer, self._token(token))
+
+    def _token(self, token):
+        """An id of the vocabulary. The library takes any other for an unused one."""
+        token = _int(token, c_int32, "token")
+        if not 0 <= token < self.info.n_vocab:
+            raise InputError(f"token is {token}; expected 0 to {self.info.n_vocab - 1}")
+        return token
 
 
 class Session(_Object):
@@ -534,7 +557,7 @@ class Session(_Object):
 
     def __init__(self, model, **params):
         super().__init__()
-        needed = model._open()
+        needed = _opened(model, Model, "model")
         c_params = _params(_SessionParams, params)
         pointer = _checked(_lib.lrnn_session_new, needed.pointer, ctypes.byref(c_params))
         self._handle = _Handle(pointer, _lib.lrnn_session_free, needed)
@@ -626,7 +649,7 @@ class Session(_Object):
             self._call(function, seq, None, path)
         else:
             with sampler._lock:
-                handle = sampler._open()
+                handle = _opened(sampler, Sampler, "sampler")
                 self._call(function, seq, handle.pointer, path)
 
     def state_norm(self, seq=0):
@@ -644,9 +667,10 @@ class Decoder(_Object):
 
     def __init__(self, model, *, continues=False):
         super().__init__()
-        needed = model._open()
+        needed = _opened(model, Model, "model")
         pointer = _checked(_lib.lrnn_decoder_new, needed.pointer, bool(continues))
         self._handle = _Handle(pointer, _lib.lrnn_decoder_free, needed)
+        self._token = model._token
 
     def _text(self, function, *arguments):
         with self._lock:
@@ -656,7 +680,7 @@ class Decoder(_Object):
 
     def push(self, token):
         """Adds a token. Returns the text that it completes."""
-        return self._text(_lib.lrnn_decoder_push, _int(token, c_int32, "token"))
+        return self._text(_lib.lrnn_decoder_push, self._token(token))
 
     def end(self):
         """The rest: U+FFFD for an incomplete character."""
@@ -669,7 +693,7 @@ class Chat(_Object):
 
     def __init__(self, model, format=None):
         super().__init__()
-        needed = model._open()
+        needed = _opened(model, Model, "model")
         name = None if format is None else _string(format, "format")
         pointer = _checked(_lib.lrnn_chat_new, needed.pointer, name)
         self._handle = _Handle(pointer, _lib.lrnn_chat_free, needed)
@@ -678,8 +702,8 @@ class Chat(_Object):
         """The tokens of a conversation that ends with a user message; the answer follows them.
         Messages have the form {"role": "user", "content": "..."}. With "tokens", the generated
         tokens of an answer, a longer conversation begins with the tokens of a shorter one."""
-        kept = [(_string(m["role"], "role"), m["content"].encode(), _tokens(m.get("tokens", ())))
-                for m in messages]
+        kept = [(_string(m["role"], "role"), _bytes(m["content"], "content"),
+                 _tokens(m.get("tokens", ()))) for m in messages]
         c_messages = (_Message*len(kept))(*(
             _Message(role, text, len(text), _int_array(a) if len(a) else None, len(a))
             for role, text, a in kept))
@@ -752,7 +776,8 @@ class Generation(_Object):
     def __init__(self, session, seq=0, *, max_tokens=0, stop=(), n_draft=0, chat=None,
                  ignore_eos=False, keep=False, seed=0, **options):
         super().__init__()
-        needs = [session._open(), chat._open() if chat is not None else None]
+        needs = [_opened(session, Session, "session"),
+                 _opened(chat, Chat, "chat") if chat is not None else None]
         texts = [_string(text, "stop") for text in ([stop] if isinstance(stop, str) else stop)]
         stops = (c_char_p*len(texts))(*texts)
         params = _GenerationParams(

@@ -258,6 +258,10 @@ def test_errors_are_the_library_s(lrnn, model, session, root, tmp_path):
         session.logits()
     with pytest.raises(lrnn.Error, match="token 256"):
         model.token_bytes(256)
+    for call in (model.is_special, lambda t: model.detokenize([t]), lrnn.Decoder(model).push):
+        for token in (256, 1000000, -1):
+            with pytest.raises(lrnn.InputError, match=f"token is {token}; expected 0 to 255"):
+                call(token)
     with lrnn.Model(root / "tests/golden/mamba.gguf") as plain:
         with pytest.raises(lrnn.Error, match="tokenizer"):
             plain.tokenize("x")
@@ -288,6 +292,15 @@ def test_arguments_that_c_would_cut(lrnn, model, session, tmp_path):
     for tokens in ([0.5], [[1]], 1, ["1"], [True]):
         with pytest.raises(TypeError, match="expected one dimension of integers"):
             session.eval(tokens)
+    for text in (3, None, [104, 105], 1.5):
+        with pytest.raises(TypeError, match="text is .*; expected str or bytes"):
+            model.tokenize(text)
+    for make in (lrnn.Session, lrnn.Decoder, lrnn.Chat):
+        for wrong in (None, "model.gguf", session):
+            with pytest.raises(TypeError, match="model is .*; expected a Model"):
+                make(wrong)
+    with pytest.raises(TypeError, match="session is .*; expected a Session"):
+        lrnn.Generation(model)
     with pytest.raises(TypeError, match="unknown parameter 'n_sequences'; expected one of n_thr"):
         lrnn.Session(model, n_sequences=2)
     assert session.length() == 2 and not list(tmp_path.iterdir())
