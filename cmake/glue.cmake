@@ -414,6 +414,17 @@ glue_edit(cpu-unary src/ggml-cpu/ggml-cpu.c 1 replace
                 }
 ]])
 
+# The choice of experts.
+glue_edit(cpu-argsort src/ggml-cpu/ggml-cpu.c 1 replace
+[[
+                ggml_compute_forward_argsort(params, tensor);
+]]
+[[
+                if (!ggml_lrnn_cpu_argsort(params, tensor)) {
+                    ggml_compute_forward_argsort(params, tensor);
+                }
+]])
+
 glue_edit(cpu-other-work-sizes src/ggml-cpu/ggml-cpu.c 1 before
 [[
         work_size = MAX(work_size, cur);

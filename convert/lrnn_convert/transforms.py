@@ -54,6 +54,15 @@ CONCAT_CONV = Transform(lambda s: (sum(x[0] for x in s), conv_width(s[0][2])),
                         lambda a: conv_taps(np.concatenate(a, axis=0)))
 
 
+# one matrix per expert becomes one tensor
+STACK = Transform(lambda s: (len(s), *s[0]), lambda a: np.stack(a))
+
+
+def expert_rows(begin: int, end: int) -> Transform:
+    """A part of the fused projections of all experts."""
+    return Transform(lambda s: (s[0][0], end - begin, s[0][2]), lambda a: a[0][:, begin:end])
+
+
 def rows(begin: int, end: int) -> Transform:
     """A part of a fused projection."""
     return Transform(lambda s: (end - begin, *s[0][1:]), lambda a: a[0][begin:end])

@@ -82,6 +82,9 @@ DEFAULTS = {
     "qwen3_5_text": ("transformers.Qwen3_5TextConfig", HF | {
         "num_attention_heads": 16, "num_key_value_heads": 4, "linear_num_key_heads": 16,
         "attention_bias": False, "head_dim": 256}),
+    "qwen3_5_moe_text": ("transformers.Qwen3_5MoeTextConfig", HF | {
+        "num_attention_heads": 16, "num_key_value_heads": 2, "linear_num_key_heads": 16,
+        "attention_bias": False, "head_dim": 256}),
     "granitemoehybrid": ("transformers.GraniteMoeHybridConfig", HF | {
         "attention_bias": False, "attention_multiplier": 1.0, "embedding_multiplier": 1.0,
         "residual_multiplier": 1.0, "logits_scaling": 1.0, "mamba_n_groups": 1,
@@ -145,7 +148,7 @@ OTHER = """
     hybrid_override_pattern layers_block_type moe_intermediate_size moe_latent_size
     moe_shared_expert_intermediate_size mtp_hybrid_override_pattern mtp_layers_block_type n_group
     n_routed_experts n_shared_experts norm_topk_prob num_nextn_predict_layers routed_scaling_factor
-    topk_group
+    topk_group num_experts shared_expert_intermediate_size
     attn_output_gate mtp_num_hidden_layers mtp_use_dedicated_embeddings mamba_ssm_dtype
 """.split()
 REQUIRED = {"num_attention_heads", "layer_types", "rope_parameters"}   # an error names them
@@ -206,6 +209,7 @@ CHECKPOINTS = {
     "mlstm": lambda: tiny.mlstm(H=8),
     "olmo_hybrid": lambda: tiny.olmo_hybrid(KV=2),
     "qwen3_5_text": lambda: tiny.qwen35(H=16, HV=32, K=2, heads=16, KV=4, hd=8),
+    "qwen3_5_moe_text": lambda: tiny.qwen35moe(H=16, HV=32, K=2, heads=16, KV=2, hd=8),
     "granitemoehybrid": tiny.granitehybrid,
     "nemotron_h": lambda: tiny.nemotron_h(H=8, G=8),
     "falcon_h1": lambda: tiny.falcon_h1(G=1, norm=False),
@@ -220,6 +224,7 @@ MODEL_TYPES = {"gated_delta_net": "gated_deltanet", "gated_delta_product": "gate
 # what remains of config.json; these have no default, or one that depends on the size of the model
 KEEP = {"olmo_hybrid": ("num_attention_heads", "layer_types", "rope_parameters"),
         "qwen3_5_text": ("layer_types",),
+        "qwen3_5_moe_text": ("layer_types", "num_experts", "num_experts_per_tok"),
         "granitemoehybrid": ("num_attention_heads", "layer_types"),
         "nemotron_h": ("num_attention_heads", "layers_block_type"),
         "falcon_h1": ("num_attention_heads",),
@@ -312,6 +317,9 @@ FILES = {
                      "qwen35.ssm.group_count": 16, "qwen35.rope.freq_base": 10000.0,
                      "qwen35.rope.dimension_count": 2, "eigenvalues": "[0,1]",
                      "qwen35.rope.dimension_sections": [11, 11, 10, 0]},
+    "qwen3_5_moe_text": {"qwen35moe.attention.layer_norm_rms_epsilon": 1e-6,
+                         "qwen35moe.expert_count": 3, "qwen35moe.expert_used_count": 2,
+                         "qwen35moe.expert_feed_forward_length": 5},
     "granitemoehybrid": {"granitehybrid.attention.layer_norm_rms_epsilon": 1e-6,
                          "granitehybrid.attention.head_count_kv": [0, 1],
                          "granitehybrid.attention.scale": 1.0,
@@ -348,7 +356,7 @@ def test_the_file_of_a_configuration_without_optional_keys(bench, kind):
 def test_every_kind_is_here():
     known = {t for module in families.MODULES for t in module.MODEL_TYPES}
     # the authors' spelling, and a configuration around that of the text
-    aliases = {"gated_delta_product", "qwen3_5"}
+    aliases = {"gated_delta_product", "qwen3_5", "qwen3_5_moe"}
     assert known - aliases == {MODEL_TYPES.get(k, k.removesuffix(" of fla")) for k in DEFAULTS}
     assert DEFAULTS.keys() == CHECKPOINTS.keys() == FILES.keys()
 
@@ -356,7 +364,7 @@ def test_every_kind_is_here():
 def test_every_optional_key_has_a_default():
     """A key that the converter knows is in DEFAULTS of a layout of its family, or has a reason."""
     modules = {families.mlstm: ["mlstm"], families.olmo_hybrid: ["olmo_hybrid"],
-               families.qwen35: ["qwen3_5_text"],
+               families.qwen35: ["qwen3_5_text", "qwen3_5_moe_text"],
                families.granitehybrid: ["granitemoehybrid"],
                families.transformer: ["transformer of fla", "llama", "mistral", "qwen2", "qwen3"],
                families.rwkv6: ["rwkv6 of fla"], families.rwkv7: ["rwkv7 of fla"],

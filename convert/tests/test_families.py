@@ -518,8 +518,6 @@ def test_qwen35_multimodal(bench):
 
 
 @pytest.mark.parametrize("change, named", [
-    ({"model_type": "qwen3_5_moe"}, "mixture of experts"),
-    ({"model_type": "qwen3_5_moe_text"}, "mixture of experts"),
     ({"attention_bias": True}, "attention_bias"),
     ({"attn_output_gate": False}, "attn_output_gate"),
     ({"layer_types": ["linear_attention"]}, "layer_types"),
@@ -550,7 +548,6 @@ def test_granite(bench):
 
 
 @pytest.mark.parametrize("change, named", [
-    ({"num_local_experts": 8}, "num_local_experts"),
     ({"position_embedding_type": "rope"}, "position_embedding_type"),
     ({"mamba_n_groups": 2}, "mamba_n_groups"),
     ({"attention_multiplier": 0}, "attention_multiplier"),
@@ -580,7 +577,7 @@ def test_nemotron_pattern(bench):
                   t | tiny.randoms({"mtp.layers.0.norm.weight": (8,)}))
     assert "1 tensors for the prediction of several tokens are skipped" in bench.err
     bench.out.unlink()
-    for pattern, named in (("M-x", "the letters M * -"), ("MEx", "the letters"),
+    for pattern, named in (("M-x", "the letters M * - E"), ("M-**", "4 letters"),
                            ("M-", "2 letters; expected 3"), ("M--", "no layer is attention")):
         code, err = bench.refuse(config | {"hybrid_override_pattern": pattern}, t)
         assert code == 4 and named in err, pattern
@@ -630,3 +627,59 @@ def test_falcon_refusals(bench, change, named):
     config, t = tiny.falcon_h1()
     code, err = bench.refuse(config | change, t)
     assert code == 4 and named in err
+
+
+# ---- Mixtures of experts
+
+
+def test_experts_are_stacked(bench):
+    """One matrix per expert, or the tensors of all with gate and up fused, become the same."""
+    config, t = tiny.qwen35moe()
+    f = bench.convert(config, t)
+    src = "model.layers.1.mlp.experts."
+    for part in ("gate", "up", "down"):
+        want = np.stack([t[f"{src}{e}.{part}_proj.weight"] for e in range(3)])
+        assert np.array_equal(f.data[f"blk.1.ffn_{part}_exps.weight"], want)
+    gate = t["model.layers.1.mlp.shared_expert_gate.weight"]
+    assert np.array_equal(f.data["blk.1.ffn_gate_inp_shexp.weight"], gate[0])
+
+    fused = {n: x for n, x in t.items() if ".experts." not in n}
+    for i in range(2):
+        to, dst = f"model.layers.{i}.mlp.experts.", f"blk.{i}.ffn_"
+        fused[to + "gate_up_proj"] = np.concatenate(
+            [f.data[dst + "gate_exps.weight"], f.data[dst + "up_exps.weight"]], axis=1)
+        fused[to + "down_proj"] = f.data[dst + "down_exps.weight"]
+    again = bench.convert(config, fused)
+    assert again.data.keys() == f.data.keys()
+    assert all(np.array_equal(x, again.data[n]) for n, x in f.data.items())
+
+
+def test_experts_of_granite_and_nemotron(bench):
+    config, t = tiny.granite_moe()
+    f = bench.convert(config, t)
+    both = t["model.layers.1.block_sparse_moe.input_linear.weight"]
+    assert np.array_equal(f.data["blk.1.ffn_gate_exps.weight"], both[:, :5])
+    assert np.array_equal(f.data["blk.1.ffn_up_exps.weight"], both[:, 5:])
+    assert values(f, "granitehybrid.expert_", "count", "used_count", "feed_forward_length",
+                  "shared_feed_forward_length") == [3, 2, 5, 12]
+    bench.out.unlink()
+    f = bench.convert(*tiny.nemotron_h_moe())
+    assert f.kv["general.architecture"] == "nemotron_h_moe"
+    assert values(f, "nemotron_h_moe.", "expert_weights_scale", "expert_weights_norm",
+                  "feed_forward_length") == [2.5, True, [0, 5, 0]]
+
+
+@pytest.mark.parametrize("make, change, drop, named", [
+    (tiny.qwen35moe, {"num_experts_per_tok": 4}, None, "expected at most num_experts, 3"),
+    (tiny.qwen35moe, {"num_experts": 4}, None, "gate.weight has shape [3, 8]; expected [4, 8]"),
+    (tiny.qwen35moe, {"num_experts": 2}, None, "gate.weight has shape [3, 8]"),
+    (tiny.qwen35moe, {}, "layers.1.mlp.experts.1.up_proj", "experts.1.up_proj.weight is missing"),
+    (tiny.nemotron_h_moe, {"n_group": 2}, None, "n_group"),
+    (tiny.nemotron_h_moe, {"moe_latent_size": 4}, None, "moe_latent_size"),
+    (tiny.granite_moe, {"num_local_experts": 0}, None, "num_local_experts"),
+])
+def test_mixture_refusals(bench, make, change, drop, named):
+    config, t = make()
+    t = {n: x for n, x in t.items() if drop is None or drop not in n}
+    code, err = bench.refuse(config | change, t)
+    assert code == 4 and named in err, err

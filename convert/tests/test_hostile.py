@@ -168,11 +168,15 @@ USED = ("model_type", "hidden_size", "num_hidden_layers", "tie_word_embeddings",
         "max_position_embeddings", "bos_token_id", "eos_token_id", "dtype", "fuse_norm")
 
 
+# families that share the module of another
+MODULES = {"qwen35moe": "qwen35", "nemotron_h_moe": "nemotron_h"}
+
+
 def keys_of(kind):
     """Every key that some layout of the family knows; for one of them also those that all ignore.
     """
     module = {"olmo_hybrid": olmo_hybrid, "rwkv6 of fla": rwkv6, "rwkv7 of fla": rwkv7,
-              "hybrid": families.delta_net}.get(kind) or getattr(families, kind)
+              "hybrid": families.delta_net}.get(kind) or getattr(families, MODULES.get(kind, kind))
     known = " ".join(getattr(module, name, "") for name in ("KEYS", "FLA_KEYS", "HF_KEYS",
                                                             "FALCON_KEYS"))
     return sorted({*known.split(), *FLA_KEYS.split(), "unknown", *USED,

@@ -359,6 +359,20 @@ def qwen35(H=2, HV=4, K=3, W=4, F=12, heads=2, KV=1, hd=4):
                                 "mrope_interleaved": True}}, randoms(s)
 
 
+def qwen35moe(X=3, F=5, FS=6, fused=False, **sizes):
+    config, t = qwen35(**sizes)
+    t = {n: x for n, x in t.items() if ".mlp." not in n}
+    for i in range(2):
+        parts = ({"gate_up_proj": (X, 2 * F, D), "down_proj": (X, D, F)} if fused
+                 else experts(X, F))
+        shared = {name.removeprefix("mlp."): shape for name, shape in swiglu(FS).items()}
+        t |= randoms(with_prefix(f"model.layers.{i}.mlp.", {
+            **with_prefix("experts.", parts), "gate.weight": (X, D),
+            **with_prefix("shared_expert.", shared), "shared_expert_gate.weight": (1, D)}))
+    return config | {"model_type": "qwen3_5_moe_text", "num_experts": X,
+                     "num_experts_per_tok": 2}, t
+
+
 def mamba2_mixer(H=4, P=4, G=2, N=3, W=4):
     E = H * P
     C = E + 2 * G * N
@@ -381,6 +395,32 @@ def granitehybrid(heads=2, KV=1, hd=4, F=12, **sizes):
             "num_key_value_heads": KV, "num_local_experts": 0, "embedding_multiplier": 6.0,
             "residual_multiplier": 0.4, "attention_multiplier": 0.1, "logits_scaling": 4.0,
             "tie_word_embeddings": False}, randoms(s)
+
+
+def experts(X, F, gated=True):
+    s = {f"{e}.up_proj.weight": (F, D) for e in range(X)}
+    s |= {f"{e}.down_proj.weight": (D, F) for e in range(X)}
+    return s | ({f"{e}.gate_proj.weight": (F, D) for e in range(X)} if gated else {})
+
+
+def nemotron_h_moe(X=3, F=5, FS=6):
+    config, t = nemotron_h()
+    mixer = {**with_prefix("experts.", experts(X, F, gated=False)), "gate.weight": (X, D),
+             "gate.e_score_correction_bias": (X,), "shared_experts.up_proj.weight": (FS, D),
+             "shared_experts.down_proj.weight": (D, FS)}
+    src = "backbone.layers.1.mixer."
+    t = {n: x for n, x in t.items() if not n.startswith(src)} | randoms(with_prefix(src, mixer))
+    return config | {"layers_block_type": ["mamba", "moe", "attention"], "n_routed_experts": X,
+                     "num_experts_per_tok": 2, "routed_scaling_factor": 2.5}, t
+
+
+def granite_moe(X=3, F=5):
+    config, t = granitehybrid()
+    for i in range(2):
+        t |= randoms(with_prefix(f"model.layers.{i}.block_sparse_moe.", {
+            "router.layer.weight": (X, D), "input_linear.weight": (X, 2 * F, D),
+            "output_linear.weight": (X, D, F)}))
+    return config | {"num_local_experts": X, "num_experts_per_tok": 2}, t
 
 
 def nemotron_h(heads=2, KV=1, hd=4, F=12, **sizes):

@@ -63,18 +63,16 @@ bool imatrix_add(struct imatrix * m, const char * name, int64_t n_per_row, int64
     const struct imatrix_entry * e = imatrix_find(m, name);
     if (e == NULL) {
         if (strlen(name) + sizeof(IN_SUM2) > sizeof(e->name)) {
-            return error_set(err, LRNN_ERROR_BAD_FILE,
-                    "tensor %s has a name of %zu bytes; expected at most %zu", name, strlen(name),
-                    sizeof(e->name) - sizeof(IN_SUM2));
+            return error_bad_file(err, "tensor %s has a name of %zu bytes; expected at most %zu",
+                    name, strlen(name), sizeof(e->name) - sizeof(IN_SUM2));
         }
         e = append(m, name, strlen(name), n_per_row, n_matrices);
         if (e == NULL) {
-            return error_set(
-                    err, LRNN_ERROR_NO_MEMORY, "out of memory for the importance of %s", name);
+            return error_no_memory(err, "the importance of %s", name);
         }
     }
     if (e->n_per_row != n_per_row || e->n_matrices != n_matrices) {
-        return error_set(err, LRNN_ERROR_BAD_FILE,
+        return error_bad_file(err,
                 "tensor %s has inputs of %" PRId64 " values for %" PRId64
                 " matrices; expected %" PRId64 " for %" PRId64 " as before",
                 name, n_per_row, n_matrices, e->n_per_row, e->n_matrices);
@@ -185,7 +183,7 @@ static bool read_values(const struct model_tensor * t, const char * path, double
         float x;
         memcpy(&x, (const char *) t->data + i * sizeof(x), sizeof(x));
         if (!(x >= 0.0f) || isinf(x)) {
-            return error_set(err, LRNN_ERROR_BAD_FILE,
+            return error_bad_file(err,
                     "%s: tensor %s has %g as element %zu; expected finite numbers, none below 0",
                     path, t->name, (double) x, i);
         }
@@ -206,7 +204,7 @@ static bool read_entry(struct imatrix * m, const struct model_file * f,
     const int64_t               n_matrices = t->ne[1] * t->ne[2] * t->ne[3];
     if (c == NULL || c->type != GGML_TYPE_F32 || t->type != GGML_TYPE_F32 ||
             c->ne[0] * c->ne[1] * c->ne[2] * c->ne[3] != n_matrices) {
-        return error_set(err, LRNN_ERROR_BAD_FILE,
+        return error_bad_file(err,
                 "%s: expected tensors %s and %s of f32, the latter with %" PRId64 " counts", path,
                 t->name, counts_name, n_matrices);
     }
@@ -231,8 +229,8 @@ bool imatrix_read(struct imatrix * m, const char * path, struct lrnn_error * err
     bool              ok =
             model_file_text(f, "general.type", &text, &why) == KEY_OK && slice_is(text, "imatrix");
     if (!ok) {
-        error_set(err, LRNN_ERROR_BAD_FILE,
-                "%s: not an importance matrix: key 'general.type' is not 'imatrix'", path);
+        error_bad_file(
+                err, "%s: not an importance matrix: key 'general.type' is not 'imatrix'", path);
     }
     const struct model_key * names;
     if (ok && model_file_texts(f, "imatrix.datasets", &names, &why) == KEY_OK) {
@@ -254,8 +252,7 @@ bool imatrix_read(struct imatrix * m, const char * path, struct lrnn_error * err
         }
     }
     if (ok && m->n_entries == 0) {
-        error_set(err, LRNN_ERROR_BAD_FILE, "%s: the importance matrix has no tensor named *%s",
-                path, IN_SUM2);
+        error_bad_file(err, "%s: the importance matrix has no tensor named *%s", path, IN_SUM2);
         ok = false;
     }
     model_file_free(f);

@@ -185,7 +185,7 @@ bool quantize_overrides_add(
     struct override o = { 0 };
     if (sign == NULL || sign == text || !quantize_type_find(sign + 1, &o.type)) {
         char names[128];
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "'%s' is not REGEX=TYPE with TYPE %s", text,
+        return error_bad_input(err, "'%s' is not REGEX=TYPE with TYPE %s", text,
                 quantize_type_names(names, sizeof(names)));
     }
     struct override * more = realloc(overrides->list, (size_t) (overrides->n + 1) * sizeof(*more));
@@ -201,8 +201,7 @@ bool quantize_overrides_add(
     if (code != 0) {
         char why[256];
         regerror(code, &o.regex, why, sizeof(why));
-        error_set(err, LRNN_ERROR_BAD_INPUT, "'%s' is not a valid regular expression: %s", o.text,
-                why);
+        error_bad_input(err, "'%s' is not a valid regular expression: %s", o.text, why);
         free(o.text);
         return false;
     }

@@ -36,18 +36,18 @@ static bool check_tensor(const struct quantize_tensor * t, const char * path, bo
     const struct model_tensor *  s = t->source;
     const struct imatrix_entry * e = t->importance;
     if (ggml_is_quantized(s->type) && !allow_requantize) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
+        return error_bad_input(err,
                 "%s: tensor %s is already quantized to %s; "
                 "start from an F32, F16 or BF16 file, or set allow_requantize",
                 path, s->name, quantize_type_name(s->type));
     }
     if (ggml_get_type_traits(s->type)->to_float == NULL && s->type != GGML_TYPE_F32) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
+        return error_bad_input(err,
                 "%s: tensor %s has type %s, which cannot be converted to floats", path, s->name,
                 ggml_type_name(s->type));
     }
     if (e != NULL && !importance_fits(e, s)) {
-        return error_set(err, LRNN_ERROR_BAD_FILE,
+        return error_bad_file(err,
                 "the importance matrix belongs to another model: for tensor %s it has %" PRId64
                 " columns and %" PRId64 " matrices; expected %" PRId64 " and %" PRId64,
                 s->name, e->n_per_row, e->n_matrices, s->ne[0], n_matrices_of(s));
@@ -89,13 +89,13 @@ bool quantize_plan_make(struct quantize_plan * plan, const struct model_file * f
     const char * unused =
             params->overrides != NULL ? quantize_overrides_unused(params->overrides) : NULL;
     if (unused != NULL) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
+        return error_bad_input(err,
                 "%s: tensor type '%s' matches no matrix that an earlier one does not match", path,
                 unused);
     }
     if (params->imatrix != NULL && n_important == 0) {
-        return error_set(err, LRNN_ERROR_BAD_FILE,
-                "%s: the importance matrix covers none of the matrices to be quantized", path);
+        return error_bad_file(
+                err, "%s: the importance matrix covers none of the matrices to be quantized", path);
     }
     return true;
 }
@@ -348,8 +348,7 @@ static bool write_metadata(struct atomic_file * out, const struct quantize_plan 
         struct lrnn_error * err) {
     struct gguf_context * gguf = make_metadata(plan, file, params);
     if (gguf == NULL) {
-        return error_set(err, LRNN_ERROR_BAD_MODEL, "%s: ggml cannot read the metadata",
-                model_file_path(file));
+        return error_bad_model(err, "%s: ggml cannot read the metadata", model_file_path(file));
     }
     const bool ok = gguf_write_metadata(out, gguf, err);
     gguf_free(gguf);

@@ -31,7 +31,9 @@
     X(mamba2)              \
     X(mlstm)               \
     X(nemotron_h)          \
+    X(nemotron_h_moe)      \
     X(qwen35)              \
+    X(qwen35moe)           \
     X(retnet)              \
     X(rwkv6)               \
     X(rwkv7)               \
@@ -67,7 +69,8 @@ struct family {
     // In files of llama.cpp: what layer il has, if layers differ; features of their attention; and
     // the name of the norm before the MLP, NULL: "ffn_norm.weight".
     void (*layer_kind)(struct loader * l, int32_t il, struct layer * layer);
-    int          attention; // bits of enum attention_feature
+    int          attention;      // bits of enum attention_feature
+    bool         sigmoid_router; // of mixtures; otherwise softmax
     const char * ffn_norm;
 };
 
@@ -114,6 +117,12 @@ struct mlp {
 
 bool mlp_load(struct loader * l, int32_t il, const struct layer * layer, struct mlp * mlp);
 struct ggml_tensor * mlp_build(struct graph * g, const struct mlp * mlp, struct ggml_tensor * x);
+
+//
+// moe.c: a mixture of experts, x [D, T] → [D, T]; gated: SwiGLU, otherwise ReLU²
+//
+struct moe * moe_load(struct loader * l, int32_t il, const struct layer * layer, bool gated);
+struct ggml_tensor * moe_build(struct graph * g, const struct moe * moe, struct ggml_tensor * x);
 
 //
 // layer-parts.c: a projection with its short convolution, y = f(conv(W x))

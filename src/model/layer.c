@@ -3,8 +3,8 @@
 //     x += r · mixer(norm x);   x += r · ffn(norm x)
 //
 // Either may be missing. The mixer is that of the family, attention, or both side by side: their
-// outputs are added. The feed-forward part is an MLP. r is 1 in all models but Granite. RWKV builds
-// the whole layer itself.
+// outputs are added. The feed-forward part is an MLP or a mixture of them. r is 1 in all models but
+// Granite. RWKV builds the whole layer itself.
 
 #include "model/families.h"
 
@@ -16,6 +16,7 @@ struct shell {
     struct ggml_tensor * mixer_norm_b; // [D], NULL: RMSNorm
     struct ggml_tensor * ffn_norm;     // [D], NULL: no feed-forward part
     struct mlp           mlp;
+    struct moe *         moe;       // NULL: mlp
     bool                 post_norm; // x += norm(mixer x);   x += norm(mlp x)
 };
 
@@ -110,6 +111,10 @@ static bool shell_load(struct loader * l, int32_t il, struct layer * layer) {
             : family->ffn_norm != NULL ? family->ffn_norm
                                        : "ffn_norm.weight",
             TENSOR_F32, D);
+    if (layer->ffn == FFN_SWIGLU_EXPERTS || layer->ffn == FFN_RELU2_EXPERTS) {
+        shell->moe = moe_load(l, il, layer, layer->ffn == FFN_SWIGLU_EXPERTS);
+        return shell->moe != NULL;
+    }
     return mlp_load(l, il, layer, &shell->mlp);
 }
 
@@ -169,7 +174,8 @@ struct ggml_tensor * layer_build(
         x = residual(g, x, mix(g, layer, mixer_norm(g, s, x)));
     }
     if (s->ffn_norm != NULL) {
-        x = residual(g, x, mlp_build(g, &s->mlp, graph_rms_norm(g, x, s->ffn_norm, eps)));
+        struct ggml_tensor * h = graph_rms_norm(g, x, s->ffn_norm, eps);
+        x = residual(g, x, s->moe != NULL ? moe_build(g, s->moe, h) : mlp_build(g, &s->mlp, h));
     }
     return x;
 }

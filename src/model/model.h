@@ -26,7 +26,7 @@ struct device {
 };
 
 // The feed-forward part of a layer.
-enum ffn { FFN_NONE, FFN_SWIGLU, FFN_RELU2 };
+enum ffn { FFN_NONE, FFN_SWIGLU, FFN_RELU2, FFN_SWIGLU_EXPERTS, FFN_RELU2_EXPERTS };
 
 struct layer {
     bool     recurrent; // has the recurrent mixer of the family
@@ -60,6 +60,8 @@ struct lrnn_model {
     float   logit_soft_cap; // 0: none
     bool    final_norm;
     void *  shared; // the keys that family->load read
+
+    int64_t n_expert_used; // of a token, at most; 0: no mixture
 
     struct ggml_tensor * token_embd;       // [D, V]
     struct ggml_tensor * embd_norm;        // [D], NULL: none; LayerNorm if there is a bias

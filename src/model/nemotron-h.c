@@ -1,16 +1,22 @@
-// Nemotron-H: layers that are one thing each: Mamba-2 (mamba2.c), attention without positions, or
-// an MLP with ReLU²
+// Nemotron-H: layers that are one thing each: Mamba-2 (mamba2.c), attention without positions, an
+// MLP with ReLU², or a mixture of such MLPs (moe.c)
 //
-//     x += mixer(norm x)    or    x += mlp(norm x)
+//     x += mixer(norm x)    or    x += ffn(norm x)
 
 #include "model/families.h"
 
-// A layer has key heads, a feed-forward length, or neither: then it is recurrent.
+#include <stdio.h>
+
+// A layer has key heads, a feed-forward length, or neither: then it is recurrent. One with a router
+// is a mixture.
 static void layer_kind(struct loader * l, int32_t il, struct layer * layer) {
     const char *  heads = loader_key(l, "attention.head_count_kv");
     const int64_t n = loader_int_at(l, heads, (size_t) il, 0, 4096, -1);
+    char          router[64];
+    snprintf(router, sizeof(router), "blk.%d.ffn_gate_inp.weight", il);
+    const bool mixture = model_file_find_tensor(l->file, router) != NULL;
     layer->attention = n > 0;
-    layer->ffn = layer->n_ff > 0 ? FFN_RELU2 : FFN_NONE;
+    layer->ffn = layer->n_ff == 0 ? FFN_NONE : mixture ? FFN_RELU2_EXPERTS : FFN_RELU2;
     layer->recurrent = n == 0 && layer->n_ff == 0;
     if (n > 0 && layer->n_ff > 0) {
         loader_fail(l,
@@ -25,4 +31,12 @@ const struct family family_nemotron_h = {
     .llama_cpp = "nemotron_h",
     .mixer = &family_mamba2,
     .layer_kind = layer_kind,
+};
+
+const struct family family_nemotron_h_moe = {
+    .name = "nemotron_h_moe",
+    .llama_cpp = "nemotron_h_moe",
+    .mixer = &family_mamba2,
+    .layer_kind = layer_kind,
+    .sigmoid_router = true,
 };

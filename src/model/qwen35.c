@@ -1,4 +1,5 @@
-// Qwen3.5 (dense): Gated DeltaNet layers, every fourth layer gated attention (attention.c)
+// Qwen3.5: Gated DeltaNet layers, every fourth layer gated attention (attention.c); each with an
+// MLP, or with a mixture of experts (moe.c)
 //
 //     (q, k, v) = silu(conv(W_qkv x))   β = σ(W_β x)
 //     q, k / ‖·‖                        g = exp(−exp(A_log) softplus(W_α x + dt_bias))
@@ -35,17 +36,21 @@ static int64_t channels(const struct qwen35 * f) {
 static bool load(struct loader * l) {
     struct qwen35 * f = l->model->shared;
 
-    f->K = loader_int(l, "qwen35.ssm.state_size", 1, 65536);
-    f->H = loader_int(l, "qwen35.ssm.group_count", 1, 4096);
-    f->HV = loader_int(l, "qwen35.ssm.time_step_rank", 1, 4096);
-    f->W = loader_int(l, "qwen35.ssm.conv_kernel", 2, 64);
-    const int64_t E = loader_int(l, "qwen35.ssm.inner_size", 1, 1 << 24);
-    loader_multiple(l, "qwen35.ssm.time_step_rank", f->HV, "qwen35.ssm.group_count", f->H);
+    const char * groups = loader_key(l, "ssm.group_count");
+    const char * heads = loader_key(l, "ssm.time_step_rank");
+
+    f->H = loader_int(l, groups, 1, 4096);
+    f->HV = loader_int(l, heads, 1, 4096);
+    loader_multiple(l, heads, f->HV, groups, f->H);
+    f->K = loader_int(l, loader_key(l, "ssm.state_size"), 1, 65536);
+    f->W = loader_int(l, loader_key(l, "ssm.conv_kernel"), 2, 64);
+
+    const char *  inner = loader_key(l, "ssm.inner_size");
+    const int64_t E = loader_int(l, inner, 1, 1 << 24);
     if (!l->failed && E != f->HV * f->K) {
         loader_fail(l,
-                "key 'qwen35.ssm.inner_size' is %lld; expected %lld, the product of "
-                "time_step_rank and state_size",
-                (long long) E, (long long) (f->HV * f->K));
+                "key '%s' is %lld; expected %lld, the product of time_step_rank and state_size",
+                inner, (long long) E, (long long) (f->HV * f->K));
     }
     l->model->info.n_householder = 1;
     return !l->failed;
@@ -134,4 +139,18 @@ const struct family family_qwen35 = {
     .layer_kind = layer_kind,
     .attention = ATTENTION_ROPE | ATTENTION_QK_NORM | ATTENTION_GATE,
     .ffn_norm = "post_attention_norm.weight", // in spite of its name
+};
+
+static void moe_layer_kind(struct loader * l, int32_t il, struct layer * layer) {
+    layer_kind(l, il, layer);
+    layer->ffn = FFN_SWIGLU_EXPERTS;
+}
+
+const struct family family_qwen35moe = {
+    .name = "qwen35moe",
+    .llama_cpp = "qwen35moe",
+    .mixer = &family_qwen35,
+    .layer_kind = moe_layer_kind,
+    .attention = ATTENTION_ROPE | ATTENTION_QK_NORM | ATTENTION_GATE,
+    .ffn_norm = "post_attention_norm.weight",
 };

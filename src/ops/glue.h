@@ -41,6 +41,10 @@ size_t ggml_lrnn_cpu_mul_mat_work_size(const struct ggml_tensor * dst, int n_thr
 // ggml-cpu: exp, sigmoid and softplus of contiguous tensors in F32; false for other activations.
 bool ggml_lrnn_cpu_unary(const struct ggml_compute_params * params, struct ggml_tensor * dst);
 
+// ggml-cpu: the descending order of contiguous rows, a permutation even if there is a NaN; false
+// for other orders and layouts.
+bool ggml_lrnn_cpu_argsort(const struct ggml_compute_params * params, struct ggml_tensor * dst);
+
 // ggml-cpu: ggml_graph_plan, and where the threads of the graph wait for each other. *plan is NULL
 // at first and keeps the plan of the last graph, which is not made again if the graph is the same.
 struct ggml_cplan ggml_lrnn_cpu_plan_graph(struct ggml_lrnn_cpu_plan ** plan,

@@ -170,25 +170,38 @@ static bool unary_ok(const struct ggml_tensor * op) {
     }
 }
 
+// The result of a product is not transposed, also where a dimension is 1.
+static bool strides_rise(const struct ggml_tensor * op) {
+    return op->nb[0] <= op->nb[1] && op->nb[1] <= op->nb[2] && op->nb[2] <= op->nb[3];
+}
+
 static bool mul_mat_ok(const struct ggml_tensor * op) {
     const struct ggml_tensor * a = op->src[0];
     const struct ggml_tensor * b = op->src[1];
     return is_matrix(a) && is_f32_rows(b) && a->ne[0] == b->ne[0] && repeats(b, a, 2) &&
-           shape_is(op, a->ne[1], b->ne[1], b->ne[2], b->ne[3]) && op->nb[0] <= op->nb[1] &&
-           op->nb[1] <= op->nb[2] && op->nb[2] <= op->nb[3] &&
+           shape_is(op, a->ne[1], b->ne[1], b->ne[2], b->ne[3]) && strides_rise(op) &&
            param_i32(op, 1) == 0; // no hint about the matrix
+}
+
+// y [out, k, T] = matrices ids[k, T] of a [in, out, X], times x [in, 1 or k, T]
+static bool mul_mat_id_ok(const struct ggml_tensor * op) {
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1], *ids = op->src[2];
+    return is_matrix(a) && a->ne[3] == 1 && is_f32_rows(b) && b->ne[3] == 1 &&
+           a->ne[0] == b->ne[0] && ids->type == GGML_TYPE_I32 && ids->nb[0] == sizeof(int32_t) &&
+           shape_is(ids, ids->ne[0], b->ne[2], 1, 1) && ids->ne[0] % b->ne[1] == 0 &&
+           shape_is(op, a->ne[1], ids->ne[0], b->ne[2], 1) && strides_rise(op);
 }
 
 static bool get_rows_ok(const struct ggml_tensor * op) {
     const struct ggml_tensor * a = op->src[0];
     const struct ggml_tensor * ids = op->src[1];
-    return is_matrix(a) && ids->type == GGML_TYPE_I32 && ggml_is_contiguous(ids) &&
-           a->ne[2] == ids->ne[1] && a->ne[3] == ids->ne[2] && ids->ne[3] == 1 &&
+    return is_matrix(a) && ids->type == GGML_TYPE_I32 && a->ne[2] == ids->ne[1] &&
+           a->ne[3] == ids->ne[2] && ids->ne[3] == 1 &&
            shape_is(op, a->ne[0], ids->ne[0], ids->ne[1], ids->ne[2]);
 }
 
 // The types of attention caches.
-static bool is_cache_type(enum ggml_type type) {
+static bool is_cache_format(enum ggml_type type) {
     return type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_Q8_0;
 }
 
@@ -196,11 +209,11 @@ static bool set_rows_ok(const struct ggml_tensor * op) {
     const struct ggml_tensor * rows = op->src[0];
     const struct ggml_tensor * ids = op->src[1];
     const struct ggml_tensor * into = op->src[2];
-    return is_cache_type(into->type) && into->ne[0] % ggml_blck_size(into->type) == 0 &&
+    return is_cache_format(into->type) && into->ne[0] % ggml_blck_size(into->type) == 0 &&
            into->nb[0] == ggml_type_size(into->type) && into->data == op->data &&
            same_layout(into, op) && is_f32_rows(rows) &&
            shape_is(op, rows->ne[0], op->ne[1], rows->ne[2], rows->ne[3]) &&
-           (ids->type == GGML_TYPE_I32 || ids->type == GGML_TYPE_I64) && ggml_is_contiguous(ids) &&
+           (ids->type == GGML_TYPE_I32 || ids->type == GGML_TYPE_I64) &&
            ids->ne[0] == rows->ne[1] && ids->ne[3] == 1 && rows->ne[2] % ids->ne[1] == 0 &&
            rows->ne[3] % ids->ne[2] == 0;
 }
@@ -240,7 +253,7 @@ static bool rope_ok(const struct ggml_tensor * op) {
 // o [L, H, n] = attention of q [L, n, H] to k and v [L, rows, HK], with mask F16 [rows, n]
 static bool flash_attn_ok(const struct ggml_tensor * op) {
     const struct ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2], *mask = op->src[3];
-    return is_f32_rows(q) && q->ne[3] == 1 && is_cache_type(k->type) && is_matrix(k) &&
+    return is_f32_rows(q) && q->ne[3] == 1 && is_cache_format(k->type) && is_matrix(k) &&
            v->type == k->type && is_matrix(v) && k->ne[0] == q->ne[0] && same_shape(v, k) &&
            repeats(q, k, 2) && mask->type == GGML_TYPE_F16 && ggml_is_contiguous(mask) &&
            shape_is(mask, k->ne[1], q->ne[1], 1, 1) &&
@@ -254,11 +267,25 @@ static bool arange_ok(const struct ggml_tensor * op) {
     return n >= 1.0f && n <= (float) (1 << 24) && ggml_nelements(op) == (int64_t) n;
 }
 
+// Both halves in two tensors, or side by side in the rows of one
 static bool glu_ok(const struct ggml_tensor * op) {
-    return param_i32(op, 0) == GGML_GLU_OP_SWIGLU && is_f32_rows(op->src[0]) &&
-           is_f32_rows(op->src[1]) && ggml_is_contiguous_1(op->src[0]) &&
-           ggml_is_contiguous_1(op->src[1]) && same_shape(op, op->src[0]) &&
-           same_shape(op, op->src[1]);
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1];
+    if (param_i32(op, 0) != GGML_GLU_OP_SWIGLU || !is_f32_rows(a) || !ggml_is_contiguous_1(a)) {
+        return false;
+    }
+    return b == NULL ? shape_is(a, 2 * op->ne[0], op->ne[1], op->ne[2], op->ne[3])
+                     : is_f32_rows(b) && ggml_is_contiguous_1(b) && same_shape(op, a) &&
+                               same_shape(op, b);
+}
+
+// Without a mask
+static bool soft_max_ok(const struct ggml_tensor * op) {
+    return map_ok(op) && isfinite(param_f32(op, 0)) && param_f32(op, 1) == 0.0f;
+}
+
+static bool argsort_ok(const struct ggml_tensor * op) {
+    return op->type == GGML_TYPE_I32 && is_f32(op->src[0]) && ggml_is_contiguous(op->src[0]) &&
+           same_shape(op, op->src[0]) && param_i32(op, 0) == GGML_SORT_ORDER_DESC;
 }
 
 static bool binary_ok(const struct ggml_tensor * op) {
@@ -318,7 +345,7 @@ static const struct rule RULES[] = {
     { GGML_OP_SCALE,            1, 1, scale_ok },
     { GGML_OP_CLAMP,            1, 1, scale_ok },
     { GGML_OP_UNARY,            1, 1, unary_ok },
-    { GGML_OP_GLU,              2, 2, glu_ok },
+    { GGML_OP_GLU,              1, 2, glu_ok },
     { GGML_OP_SUM_ROWS,         1, 1, sum_rows_ok },
     { GGML_OP_REPEAT,           1, 1, repeat_ok },
     { GGML_OP_NORM,             1, 1, norm_ok },
@@ -326,6 +353,9 @@ static const struct rule RULES[] = {
     { GGML_OP_L2_NORM,          1, 1, norm_ok },
     { GGML_OP_FLASH_ATTN_EXT,   4, 4, flash_attn_ok },
     { GGML_OP_MUL_MAT,          2, 2, mul_mat_ok },
+    { GGML_OP_MUL_MAT_ID,       3, 3, mul_mat_id_ok },
+    { GGML_OP_SOFT_MAX,         1, 1, soft_max_ok },
+    { GGML_OP_ARGSORT,          1, 1, argsort_ok },
     { GGML_OP_GET_ROWS,         2, 2, get_rows_ok },
     { GGML_OP_SET_ROWS,         3, 3, set_rows_ok },
     { GGML_OP_CONCAT,           2, 2, concat_ok },
@@ -409,12 +439,14 @@ static bool node_ok(ggml_backend_t backend, const struct ggml_tensor * op) {
     }
     const bool own = op->op != GGML_OP_SET_ROWS; // not a view
     return (!own || (ggml_is_contiguous(op) && op->nb[0] == ggml_type_size(op->type) &&
-                            (op->type == GGML_TYPE_F32 || op->op == GGML_OP_CONT))) &&
+                            (op->type == GGML_TYPE_F32 || op->op == GGML_OP_CONT ||
+                                    op->op == GGML_OP_ARGSORT))) &&
            rule->ok(op) && places_ok(op) && ggml_backend_supports_op(backend, op);
 }
 
 //
-// Ids: numbers of rows, slots and tokens. They are data, so that a call may change them.
+// Ids: numbers of rows, slots, tokens and experts. They are data, so that a call may change them,
+// or the graph computes them: ARGSORT gives a permutation of the numbers below the length of a row.
 //
 
 struct ids {
@@ -426,7 +458,37 @@ struct ids {
 
 static const struct ggml_tensor * ids_of(const struct ggml_tensor * op) {
     const bool has = ggml_is_scan(op) || op->op == GGML_OP_GET_ROWS || op->op == GGML_OP_SET_ROWS;
-    return has ? op->src[1] : NULL;
+    return has ? op->src[1] : op->op == GGML_OP_MUL_MAT_ID ? op->src[2] : NULL;
+}
+
+static bool node_writes(const struct ggml_tensor * op, struct range range) {
+    return is_computed(op) &&
+           (ranges_overlap(range, range_of(op)) ||
+                   (ggml_is_scan(op) && ranges_overlap(range, range_of(op->src[0]))));
+}
+
+// Ids that the graph computes
+static bool is_argsort(const struct ggml_tensor * x) {
+    return (x->view_src != NULL ? x->view_src : x)->op == GGML_OP_ARGSORT;
+}
+
+// The last node before i_node that writes to x is the ARGSORT that computes it, and its numbers are
+// below n.
+static bool computed_ids_ok(
+        const struct ggml_cgraph * graph, const struct ggml_tensor * x, int i_node, int64_t n) {
+    const struct range part = range_of(x);
+    int                i = i_node - 1;
+    while (i >= 0 && !node_writes(graph->nodes[i], part)) {
+        i--;
+    }
+    if (i < 0) {
+        return false;
+    }
+    const struct ggml_tensor * sort = graph->nodes[i];
+    const struct range         all = range_of(sort);
+    return sort->op == GGML_OP_ARGSORT && (sort->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 &&
+           x->type == GGML_TYPE_I32 && all.from <= part.from && part.to <= all.to &&
+           sort->ne[0] <= n;
 }
 
 // Copies the ids of node i_node from their device, once.
@@ -458,12 +520,20 @@ static bool rows_in_range(const struct ggml_tensor * ids, const void * values, i
     return ok;
 }
 
-static bool node_ids_ok(struct ids * ids, const struct ggml_tensor * op, int i_node) {
+static bool node_ids_ok(
+        struct ids * ids, const struct ggml_cgraph * graph, int i_node, bool computed_before) {
+    const struct ggml_tensor * op = graph->nodes[i_node];
     const struct ggml_tensor * x = ids_of(op);
     if (x == NULL) {
         return true;
     }
-    const void * values = ids_get(ids, x, i_node);
+    const int64_t n = op->op == GGML_OP_MUL_MAT_ID ? op->src[0]->ne[2]
+                      : op->op == GGML_OP_GET_ROWS ? op->src[0]->ne[1]
+                                                   : op->ne[1];
+    if (is_argsort(x)) {
+        return !ggml_is_scan(op) && (computed_before || computed_ids_ok(graph, x, i_node, n));
+    }
+    const void * values = ggml_is_contiguous(x) ? ids_get(ids, x, i_node) : NULL;
     if (values == NULL) {
         return false;
     }
@@ -472,7 +542,7 @@ static bool node_ids_ok(struct ids * ids, const struct ggml_tensor * op, int i_n
         return ggml_scan_ids_check(
                 values, x->ne[0] - GGML_SCAN_SNAPS, x->ne[1], op->src[0]->ne[1], n_tokens, NULL);
     }
-    return rows_in_range(x, values, op->op == GGML_OP_GET_ROWS ? op->src[0]->ne[1] : op->ne[1]);
+    return rows_in_range(x, values, n);
 }
 
 // The graph must not write the ids that were checked before their last use. Later it may: the
@@ -480,11 +550,8 @@ static bool node_ids_ok(struct ids * ids, const struct ggml_tensor * op, int i_n
 static bool ids_stay(const struct ids * ids, const struct ggml_cgraph * graph) {
     for (int i = 0; i < graph->n_nodes; ++i) {
         const struct ggml_tensor * op = graph->nodes[i];
-        for (int k = 0; is_computed(op) && k < ids->n; ++k) {
-            const struct range range = range_of(ids->tensors[k]);
-            if (i <= ids->last_use[k] &&
-                    (ranges_overlap(range, range_of(op)) ||
-                            (ggml_is_scan(op) && ranges_overlap(range, range_of(op->src[0]))))) {
+        for (int k = 0; k < ids->n; ++k) {
+            if (i <= ids->last_use[k] && node_writes(op, range_of(ids->tensors[k]))) {
                 return false;
             }
         }
@@ -506,7 +573,8 @@ bool ggml_lrnn_rpc_graph_ok(
     bool       ok = true;
     for (int i = 0; ok && i < graph->n_nodes; ++i) {
         const struct ggml_tensor * op = graph->nodes[i];
-        ok = (computed_before || node_ok(backend, op)) && node_ids_ok(&ids, op, i);
+        ok = (computed_before || node_ok(backend, op)) &&
+             node_ids_ok(&ids, graph, i, computed_before);
         if (!ok) {
             GGML_LOG_ERROR("[%s] node %d (%s) is malformed\n", __func__, i, ggml_op_name(op->op));
         }

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "file/imatrix.h"
+#include "file/quantize-policy.h"
 #include "lrnn.h"
 
 #include <stdio.h>
@@ -44,7 +45,10 @@ static int64_t count_matrices(const struct lrnn_model * model, const char * weig
 }
 
 bool lrnn_imatrix_collect(const struct lrnn_trace_event * event, void * imatrix) {
-    struct lrnn_imatrix *            im = imatrix;
+    struct lrnn_imatrix * im = imatrix;
+    if (quantize_role_of(event->weight) == QUANTIZE_VECTOR) {
+        return true; // the router of a mixture, which stays F32
+    }
     const struct lrnn_trace_tensor * x = lrnn_trace_find(event, "x");
     const struct imatrix_entry *     e = imatrix_find(&im->imatrix, event->weight);
     const int64_t n_matrices = e != NULL ? e->n_matrices : count_matrices(im->model, event->weight);

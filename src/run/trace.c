@@ -97,13 +97,15 @@ bool trace_graph(struct trace * t, const struct lrnn_model * model, const struct
     }
     t->n_nodes = 0;
     if (t->nodes == NULL) {
-        return error_set(
-                err, LRNN_ERROR_NO_MEMORY, "out of memory for a trace of %" PRId64 " nodes", n);
+        return error_no_memory(err, "a trace of %" PRId64 " nodes", n);
     }
     for (int i = 0; i < n; ++i) {
         struct ggml_tensor * op = ggml_graph_node(graph, i);
         struct traced_node   node = { .op = op };
-        if ((t->kinds & LRNN_TRACE_MATRICES) && op->op == GGML_OP_MUL_MAT) {
+        if ((t->kinds & LRNN_TRACE_MATRICES) && op->op == GGML_OP_MUL_MAT_ID) {
+            node.weight = op->src[0];
+            node.layer = layer_of_weight(node.weight);
+        } else if ((t->kinds & LRNN_TRACE_MATRICES) && op->op == GGML_OP_MUL_MAT) {
             const struct ggml_tensor * view = op->src[0];
             node.weight = view->view_src != NULL ? view->view_src : view;
             if (!is_weight(node.weight)) {
@@ -299,13 +301,51 @@ static void send(struct trace * t, const struct traced_node * node) {
     }
 }
 
+// The product of a mixture: an event for each expert with the inputs that it got. Slot i of token t
+// is computed by expert ids[i, t]; x is [width, n, T], n the number of slots, or 1 for all of them.
+static void send_experts(struct trace * t, const struct traced_node * node) {
+    const struct ggml_tensor * x = node->op->src[1];
+    const struct ggml_tensor * ids = node->op->src[2];
+    const int64_t              width = x->ne[0], k = ids->ne[0], n_tokens = ids->ne[1];
+    const float *              from = values(t, x, 0);
+    const int32_t *            chosen = (const int32_t *) (const void *) values(t, ids, 1);
+    float * rows = room(&t->copies[2], (size_t) (width * n_tokens * k) * sizeof(float));
+    if (from == NULL || chosen == NULL || rows == NULL) {
+        t->problem = LRNN_ERROR_NO_MEMORY;
+        return;
+    }
+    for (int64_t e = 0; e < node->weight->ne[2] && t->problem == LRNN_ERROR_NONE; ++e) {
+        int64_t n = 0;
+        for (int64_t i = 0; i < n_tokens * k; ++i) {
+            if (chosen[i] == e) {
+                const int64_t row = i / k * x->ne[1] + i % k % x->ne[1];
+                memcpy(rows + n++ * width, from + row * width, (size_t) width * sizeof(float));
+            }
+        }
+        struct lrnn_trace_tensor tensor = { .name = "x", .data = rows, .ne = { width, n, 1, 1 } };
+        const struct lrnn_trace_event event = {
+            .layer = node->layer,
+            .weight = node->weight->name,
+            .slice = e,
+            .n_seqs = t->n_seqs,
+            .seqs = t->seqs,
+            .tensors = &tensor,
+            .n_tensors = 1,
+        };
+        if (n > 0 && !t->callback(&event, t->user)) {
+            t->problem = LRNN_ERROR_CANCELLED;
+        }
+    }
+}
+
 bool trace_node(struct ggml_tensor * node, bool ask, void * user) {
     struct trace * t = user;
     if (t->problem != LRNN_ERROR_NONE || t->next >= t->n_nodes || t->nodes[t->next].op != node) {
         return false;
     }
     if (!ask) {
-        send(t, &t->nodes[t->next++]);
+        const struct traced_node * traced = &t->nodes[t->next++];
+        (node->op == GGML_OP_MUL_MAT_ID ? send_experts : send)(t, traced);
     }
     return t->problem == LRNN_ERROR_NONE;
 }

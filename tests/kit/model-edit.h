@@ -35,6 +35,18 @@ struct ggml_tensor * model_edit_put(struct model_edit * e, const char * name, en
 // Converts an F32 tensor to another type.
 void model_edit_convert(struct model_edit * e, const char * name, enum ggml_type type);
 
+// Makes changes that are given as text, separated by semicolons. Ends the program if the text is
+// malformed.
+//
+//     symbols N             a tokenizer of N symbols s0, s1, ...
+//     bytes N               a tokenizer of the first N bytes
+//     drop NAME             a key or a tensor
+//     KEY = VALUE           'text', true, 1.0 or nan (f32), 1 (u32), -1 (i32); [VALUE, VALUE]
+//     TENSOR[1] = NUMBER    one element of an F32 tensor
+//     TENSOR: TYPE          model_edit_convert
+//     TENSOR: TYPE [1, 2]   model_edit_put
+void model_edit_change(struct model_edit * e, const char * changes);
+
 #ifdef __cplusplus
 }
 #endif

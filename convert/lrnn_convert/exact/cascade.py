@@ -26,6 +26,7 @@ from typing import Callable
 from ..usage import count
 from .dfa import Dfa
 from .permutations import Permutation, swaps
+from .regex import members
 
 MAX_SETS = 1024             # images; contexts of a level
 COUNT_SETS = 1 << 16        # images that are counted for an error
@@ -103,10 +104,6 @@ def group_order(generators: list[Permutation], n: int) -> str:
 
 
 # ---- sets
-
-
-def members(mask: int) -> list[int]:
-    return [i for i in range(mask.bit_length()) if mask >> i & 1]
 
 
 def image(mask: int, to: tuple[int, ...]) -> int:

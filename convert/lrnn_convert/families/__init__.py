@@ -3,6 +3,7 @@
 A module of a family, or of one more layout of its checkpoints, defines
 
     FAMILY                   its name and eigenvalue range
+    MIXTURE                  optional, the same of its models with a mixture of experts
     MODEL_TYPES              model_type of config.json -> function that converts such a checkpoint
     recognize(checkpoint)    optional, for layouts without a model_type: that function, or None
 
@@ -20,7 +21,8 @@ MODULES = (delta_net, gated_delta_net, olmo_hybrid, qwen35, gated_delta_product,
            granitehybrid, nemotron_h, falcon_h1, gla, retnet, hgrn2, rwkv6, rwkv7, mlstm,
            transformer)
 
-FAMILIES = {module.FAMILY.name: module.FAMILY for module in MODULES}
+FAMILIES = {family.name: family for module in MODULES
+            for family in (module.FAMILY, getattr(module, "MIXTURE", module.FAMILY))}
 
 BY_MODEL_TYPE = {kind: convert
                  for module in MODULES for kind, convert in module.MODEL_TYPES.items()}

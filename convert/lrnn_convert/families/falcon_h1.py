@@ -28,10 +28,10 @@ KEYS = """
     hidden_act key_multiplier lm_head_multiplier mamba_chunk_size mamba_conv_bias mamba_d_conv
     mamba_d_head mamba_d_ssm mamba_d_state mamba_expand mamba_n_groups mamba_n_heads
     mamba_norm_before_gate mamba_proj_bias mamba_rms_norm mamba_use_mlp mlp_bias
-    mlp_expansion_factor mlp_multipliers num_attention_heads num_key_value_heads
-    num_logits_to_keep projectors_bias
-    rms_norm_eps rope_parameters rope_scaling rope_theta sliding_window ssm_in_multiplier
-    ssm_multipliers ssm_out_multiplier time_step_floor time_step_limit time_step_max time_step_min
+    mlp_expansion_factor mlp_multipliers num_attention_heads num_key_value_heads num_logits_to_keep
+    projectors_bias rms_norm_eps rope_parameters rope_scaling rope_theta sliding_window
+    ssm_in_multiplier ssm_multipliers ssm_out_multiplier time_step_floor time_step_limit
+    time_step_max time_step_min
 """
 
 

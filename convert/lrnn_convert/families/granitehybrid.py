@@ -1,5 +1,5 @@
-"""Granite-4.0-H, dense (transformers `granitemoehybrid`): Mamba-2 layers and a few attention layers
-without positions, each with an MLP.
+"""Granite-4.0-H (transformers `granitemoehybrid`): Mamba-2 layers and a few attention layers
+without positions, each with an MLP or a mixture of experts.
 
     x = m_e · embedding;   x += r · mixer(norm x);   x += r · mlp(norm x);   logits = W x / m_l
 """
@@ -9,8 +9,9 @@ from ..checkpoint import Checkpoint
 from ..errors import ModelError, shown
 from ..family import Family, Range
 from ..model import Model
-from ..transforms import rows
+from ..transforms import expert_rows, rows
 from . import mamba2
+from .experts import read_counts, write_expert_keys
 from .layer_parts import SWISH, attention_fact, write_embedding
 from .llama_cpp import HybridAttention, read_kinds, refuse_one_kind, write_common
 
@@ -34,7 +35,6 @@ def convert(checkpoint: Checkpoint, option: str) -> Model:
     m.choice("hidden_act", "silu", SWISH)
     m.choice("normalization_function", "rmsnorm", {"rmsnorm": "rmsnorm"})
     m.choice("position_embedding_type", "nope", {"nope": "nope"})
-    m.refuse_unless("num_local_experts", (None, 0), "mixtures of experts are not supported")
     for key in ("attention_bias", "mamba_proj_bias"):
         m.refuse_unless(key, (None, False), "the architecture has no such biases")
     mamba2.refuse_limit(m)
@@ -42,6 +42,11 @@ def convert(checkpoint: Checkpoint, option: str) -> Model:
     kinds = read_kinds(m, "layer_types", KINDS, layers)
     D, V = write_embedding(m, "model.embed_tokens.weight", tied_default=None)
     F = m.shape("model.layers.0.shared_mlp.output_linear.weight", 2)[1]
+    mixture = m.has("model.layers.0.block_sparse_moe.router.layer.weight")
+    if mixture:
+        X, k = read_counts(m, "num_local_experts", "num_experts_per_tok")
+        FX = m.shape("model.layers.0.block_sparse_moe.output_linear.weight", 3)[2]
+    shared = "_shexp" if mixture else ""
     eps = m.positive("rms_norm_eps", 1e-6)
     G = m.count("mamba_n_groups", 1)
     if G != 1:
@@ -60,14 +65,25 @@ def convert(checkpoint: Checkpoint, option: str) -> Model:
             m.put_optional(dst + "ssm_conv1d.bias", src + "mamba.conv1d.bias", (s.C,))
         else:
             a.write_layer(m, dst, src + "self_attn.", D)
-        m.rows(dst, src, [
-            ("ffn_norm.weight", "post_attention_layernorm.weight", (D,)),
-            ("ffn_gate.weight", "shared_mlp.input_linear.weight",  (2 * F, D), rows(0, F)),
-            ("ffn_up.weight",   "shared_mlp.input_linear.weight",  (2 * F, D), rows(F, 2 * F)),
-            ("ffn_down.weight", "shared_mlp.output_linear.weight", (D, F)),
+        m.put(dst + "ffn_norm.weight", src + "post_attention_layernorm.weight", (D,))
+        if mixture:
+            m.rows(dst, src + "block_sparse_moe.", [
+                ("ffn_gate_inp.weight",  "router.layer.weight",  (X, D)),
+                ("ffn_gate_exps.weight", "input_linear.weight",  (X, 2 * FX, D),
+                 expert_rows(0, FX)),
+                ("ffn_up_exps.weight",   "input_linear.weight",  (X, 2 * FX, D),
+                 expert_rows(FX, 2 * FX)),
+                ("ffn_down_exps.weight", "output_linear.weight", (X, D, FX)),
+            ])
+        m.rows(dst, src + "shared_mlp.", [
+            (f"ffn_gate{shared}.weight", "input_linear.weight",  (2 * F, D), rows(0, F)),
+            (f"ffn_up{shared}.weight",   "input_linear.weight",  (2 * F, D), rows(F, 2 * F)),
+            (f"ffn_down{shared}.weight", "output_linear.weight", (D, F)),
         ])
 
-    write_common(m, "granitehybrid", layers, D, V, F)
+    write_common(m, "granitehybrid", layers, D, V, FX if mixture else F)
+    if mixture:
+        write_expert_keys(m, "granitehybrid", X, k, FX, F)
     mamba2.write_keys(m, "granitehybrid", s)
     a.write_keys(m, "granitehybrid", [kind == "attention" for kind in kinds])
     m.set_bool("granitehybrid.rope.scaling.finetuned", False)              # no RoPE

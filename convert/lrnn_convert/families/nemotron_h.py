@@ -1,5 +1,5 @@
-"""Nemotron-H, dense (transformers `nemotron_h`): layers that are one thing each, Mamba-2, attention
-without positions, or an MLP with ReLU².
+"""Nemotron-H (transformers `nemotron_h`): layers that are one thing each, Mamba-2, attention
+without positions, an MLP with ReLU², or a mixture of such MLPs.
 
     x += f(norm x)
 """
@@ -12,10 +12,13 @@ from ..errors import ModelError, shown
 from ..family import Family, Range
 from ..model import Model
 from . import mamba2
+from .experts import (expert_width, read_counts, write_expert_keys, write_experts,
+                      write_group_keys, write_shared)
 from .layer_parts import SWISH, attention_fact, backbone_embedding, write_embedding
 from .llama_cpp import HybridAttention, read_kinds, refuse_one_kind, write_common
 
 FAMILY = Family("nemotron_h", Range.UNSIGNED)
+MIXTURE = Family("nemotron_h_moe", Range.UNSIGNED)
 
 KEYS = """
     attention_bias attention_head_dim chunk_size conv_kernel expand head_dim hybrid_override_pattern
@@ -29,9 +32,9 @@ KEYS = """
     routed_scaling_factor sliding_window ssm_state_size time_step_floor time_step_limit
     time_step_max time_step_min topk_group use_bias use_conv_bias use_mamba_kernels
 """
-LETTERS = {"M": "recurrent", "*": "attention", "-": "mlp"}
+LETTERS = {"M": "recurrent", "*": "attention", "-": "mlp", "E": "moe"}
 KINDS = {"mamba": "recurrent", "linear_attention": "recurrent", "attention": "attention",
-         "full_attention": "attention", "mlp": "mlp"}
+         "full_attention": "attention", "mlp": "mlp", "moe": "moe"}
 
 
 def _read_kinds(m: Model, layers: int) -> list[str]:
@@ -47,9 +50,21 @@ def _read_kinds(m: Model, layers: int) -> list[str]:
     return [LETTERS[letter] for letter in pattern]
 
 
+def _write_mixture(m: Model, dst: str, src: str, D: int, X: int) -> int:
+    """Returns the width of the experts."""
+    F = expert_width(m, src + "experts.")
+    m.put(dst + "ffn_gate_inp.weight", src + "gate.weight", (X, D))
+    m.put(dst + "exp_probs_b.bias", src + "gate.e_score_correction_bias", (X,))
+    write_experts(m, dst, src + "experts.", X, D, F, gated=False)
+    shared = m.shape(src + "shared_experts.down_proj.weight", 2)[1]
+    write_shared(m, dst, src + "shared_experts.", D, shared, gated=False)
+    return F
+
+
 def convert(checkpoint: Checkpoint, option: str) -> Model:
     kept = {n: t for n, t in checkpoint.tensors.items() if not n.startswith("mtp.")}
-    m = Model(replace(checkpoint, tensors=kept), FAMILY, KEYS)
+    mixture = any(name.endswith(".mixer.gate.weight") for name in kept)
+    m = Model(replace(checkpoint, tensors=kept), MIXTURE if mixture else FAMILY, KEYS)
     if len(kept) < len(checkpoint.tensors):
         m.notes.append(f"{len(checkpoint.tensors) - len(kept)} tensors for the prediction of "
                        "several tokens are skipped")
@@ -69,6 +84,10 @@ def convert(checkpoint: Checkpoint, option: str) -> Model:
                           m.count("n_groups", 8))
     a = HybridAttention.read(m, f"backbone.layers.{kinds.index('attention')}.mixer.")
 
+    if mixture:
+        X, k = read_counts(m, "n_routed_experts", "num_experts_per_tok")
+        m.refuse_unless("moe_latent_size", (None,), "experts with a latent width are not supported")
+
     m.put("output_norm.weight", "backbone.norm_f.weight", (D,))
     lengths = []                           # of the MLPs
     for i, kind in enumerate(kinds):
@@ -80,6 +99,8 @@ def convert(checkpoint: Checkpoint, option: str) -> Model:
             m.put_optional(dst + "ssm_conv1d.bias", src + "conv1d.bias", (s.C,))
         elif kind == "attention":
             a.write_layer(m, dst, src, D)
+        elif kind == "moe":
+            F = _write_mixture(m, dst, src, D, X)
         else:
             F = m.shape(src + "down_proj.weight", 2)[1]
             m.rows(dst, src, [("ffn_up.weight",   "up_proj.weight",   (F, D)),
@@ -88,12 +109,20 @@ def convert(checkpoint: Checkpoint, option: str) -> Model:
             m.put_optional(dst + "ffn_down.bias", src + "down_proj.bias", (D,))
         lengths.append(F)
 
-    write_common(m, "nemotron_h", layers, D, V, max(lengths))
-    mamba2.write_keys(m, "nemotron_h", s)
-    a.write_keys(m, "nemotron_h", [kind == "attention" for kind in kinds])
-    m.set_array("nemotron_h.feed_forward_length", "i32", lengths)
-    m.set_f32("nemotron_h.attention.layer_norm_epsilon", eps)
-    m.set_f32("nemotron_h.attention.layer_norm_rms_epsilon", eps)
+    arch = m.family.name
+    write_common(m, arch, layers, D, V, max(lengths))
+    mamba2.write_keys(m, arch, s)
+    a.write_keys(m, arch, [kind == "attention" for kind in kinds])
+    m.set_array(f"{arch}.feed_forward_length", "i32", lengths)
+    m.set_f32(f"{arch}.attention.layer_norm_epsilon", eps)
+    m.set_f32(f"{arch}.attention.layer_norm_rms_epsilon", eps)
+    if mixture:
+        first = kinds.index("moe")
+        shared = m.shape(f"backbone.layers.{first}.mixer.shared_experts.down_proj.weight", 2)[1]
+        write_expert_keys(m, arch, X, k, lengths[first], shared)
+        write_group_keys(m, arch, X, k)
+        m.set_bool(f"{arch}.expert_weights_norm", m.truth("norm_topk_prob", True))
+        m.set_f32(f"{arch}.expert_weights_scale", m.positive("routed_scaling_factor", 1.0))
     mamba2.write_facts(m, s)
     attention_fact(m, [i for i, kind in enumerate(kinds) if kind == "attention"])
     return m

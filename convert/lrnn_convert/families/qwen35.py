@@ -1,8 +1,9 @@
-"""Qwen3.5, dense (transformers `qwen3_5_text`, and the text part of `qwen3_5`): Gated DeltaNet
-layers, every fourth layer gated attention.
+"""Qwen3.5 (transformers `qwen3_5_text` and `qwen3_5_moe_text`, and the text part of `qwen3_5` and
+`qwen3_5_moe`): Gated DeltaNet layers, every fourth layer gated attention; with an MLP or with a
+mixture of experts.
 
-The file has llama.cpp's architecture qwen35 and its order of value heads: head r of key head k is
-value head r·H + k there, and k·(HV/H) + r in the checkpoint.
+The file has llama.cpp's architecture qwen35 or qwen35moe and its order of value heads: head r of
+key head k is value head r·H + k there, and k·(HV/H) + r in the checkpoint.
 """
 
 from collections.abc import Callable
@@ -16,19 +17,23 @@ from ..errors import ModelError, shown
 from ..family import Family, Range
 from ..model import Model, is_number
 from ..transforms import CONV, NEG_EXP_FLAT, SAME, Transform, conv_width
-from .layer_parts import (attention_fact, check_groups, mixer_facts, write_embedding,
+from .experts import (expert_width, read_counts, write_expert_keys, write_experts, write_shared,
+                      write_shared_gate)
+from .layer_parts import (SWISH, attention_fact, check_groups, mixer_facts, write_embedding,
                           write_swiglu)
 from .llama_cpp import write_common
 from .transformer import read_trained_length
 
 FAMILY = Family("qwen35", Range.UNSIGNED)
+MIXTURE = Family("qwen35moe", Range.UNSIGNED)
 
 KEYS = """
     hidden_act rms_norm_eps num_attention_heads num_key_value_heads head_dim attention_bias
     rope_theta rope_scaling rope_parameters partial_rotary_factor layer_types
     full_attention_interval attn_output_gate linear_conv_kernel_dim linear_key_head_dim
     linear_value_head_dim linear_num_key_heads linear_num_value_heads mtp_num_hidden_layers
-    mtp_use_dedicated_embeddings mamba_ssm_dtype
+    mtp_use_dedicated_embeddings mamba_ssm_dtype moe_intermediate_size num_experts
+    num_experts_per_tok output_router_logits router_aux_loss_coef shared_expert_intermediate_size
 """
 ROPE_KEYS = ("rope_type", "rope_theta", "partial_rotary_factor", "mrope_section",
              "mrope_interleaved")
@@ -142,14 +147,20 @@ def _sizes(m: Model, first: str) -> tuple[int, int, int, int]:
 
 
 def convert(checkpoint: Checkpoint, option: str) -> Model:
-    m = Model(checkpoint, FAMILY, KEYS)
+    mixture = "model.layers.0.mlp.gate.weight" in checkpoint.tensors
+    m = Model(checkpoint, MIXTURE if mixture else FAMILY, KEYS)
     eigenvalues.decide(m, option)
     m.refuse_unless("attention_bias", (None, False), "the architecture has no biases")
     m.refuse_unless("attn_output_gate", (None, True), "the architecture has an output gate")
     layers = m.count_layers("model.layers.")
     kinds = _read_kinds(m, layers)
     D, V = write_embedding(m, "model.embed_tokens.weight")
-    F = m.shape("model.layers.0.mlp.down_proj.weight", 2)[1]
+    if mixture:
+        X, k = read_counts(m, "num_experts", "num_experts_per_tok")
+        F = expert_width(m, "model.layers.0.mlp.experts.")
+        shared = m.shape("model.layers.0.mlp.shared_expert.down_proj.weight", 2)[1]
+    else:
+        F = m.shape("model.layers.0.mlp.down_proj.weight", 2)[1]
     eps = m.positive("rms_norm_eps", 1e-6)
     read_trained_length(m)
 
@@ -171,23 +182,33 @@ def convert(checkpoint: Checkpoint, option: str) -> Model:
             _attention_layer(m, dst, src + "self_attn.", D, heads, kv, L)
         m.put(dst + "post_attention_norm.weight", src + "post_attention_layernorm.weight", (D,),
               PLUS_ONE)
-        write_swiglu(m, dst, src + "mlp.", D, F)
+        if mixture:
+            m.put(dst + "ffn_gate_inp.weight", src + "mlp.gate.weight", (X, D))
+            write_experts(m, dst, src + "mlp.experts.", X, D, F, gated=True)
+            write_shared(m, dst, src + "mlp.shared_expert.", D, shared, gated=True)
+            write_shared_gate(m, dst, src + "mlp.shared_expert_gate.weight", D)
+        else:
+            write_swiglu(m, dst, src + "mlp.", D, F)
 
-    write_common(m, "qwen35", layers, D, V, F)
-    m.set_u32("qwen35.attention.head_count", heads)
-    m.set_u32("qwen35.attention.head_count_kv", kv)
-    m.set_u32("qwen35.attention.key_length", L)
-    m.set_u32("qwen35.attention.value_length", L)
-    m.set_u32("qwen35.rope.dimension_count", int(L * share))
-    m.set_u32("qwen35.ssm.conv_kernel", conv_width(W))
-    m.set_u32("qwen35.ssm.state_size", K)
-    m.set_u32("qwen35.ssm.group_count", H)
-    m.set_u32("qwen35.ssm.time_step_rank", HV)
-    m.set_u32("qwen35.ssm.inner_size", HV * K)
-    m.set_f32("qwen35.attention.layer_norm_rms_epsilon", eps)
-    m.set_f32("qwen35.rope.freq_base", theta)
-    m.set_array("qwen35.rope.dimension_sections", "i32", (sections + [0] * 4)[:4])
-    m.set_array("qwen35.attention.recurrent_layers", "bool",
+    arch = m.family.name
+    write_common(m, arch, layers, D, V, F)
+    if mixture:
+        m.choice("hidden_act", "silu", SWISH)
+        write_expert_keys(m, arch, X, k, F, shared)
+    m.set_u32(f"{arch}.attention.head_count", heads)
+    m.set_u32(f"{arch}.attention.head_count_kv", kv)
+    m.set_u32(f"{arch}.attention.key_length", L)
+    m.set_u32(f"{arch}.attention.value_length", L)
+    m.set_u32(f"{arch}.rope.dimension_count", int(L * share))
+    m.set_u32(f"{arch}.ssm.conv_kernel", conv_width(W))
+    m.set_u32(f"{arch}.ssm.state_size", K)
+    m.set_u32(f"{arch}.ssm.group_count", H)
+    m.set_u32(f"{arch}.ssm.time_step_rank", HV)
+    m.set_u32(f"{arch}.ssm.inner_size", HV * K)
+    m.set_f32(f"{arch}.attention.layer_norm_rms_epsilon", eps)
+    m.set_f32(f"{arch}.rope.freq_base", theta)
+    m.set_array(f"{arch}.rope.dimension_sections", "i32", (sections + [0] * 4)[:4])
+    m.set_array(f"{arch}.attention.recurrent_layers", "bool",
                 [kind == "linear_attention" for kind in kinds])
     mixer_facts(m, "n_h 1", f"{H} (value heads {HV}), d_k × d_v {K} × {K}", "one per head", W)
     attention_fact(m, [i for i, kind in enumerate(kinds) if kind == "full_attention"])
@@ -221,7 +242,7 @@ def convert_multimodal(checkpoint: Checkpoint, option: str) -> Model:
     tied = checkpoint.config.get("tie_word_embeddings", text.get("tie_word_embeddings", False))
     names = {name: "model." + name.removeprefix(prefix) if name.startswith(prefix) else name
              for name in c.tensors}
-    c = replace(c, config=text | {"model_type": "qwen3_5_text", "tie_word_embeddings": tied},
+    c = replace(c, config=text | {"tie_word_embeddings": tied},
                 tensors={names[name]: t for name, t in c.tensors.items()})
     m = convert_text(c, option)
     if n_vision:
@@ -229,14 +250,5 @@ def convert_multimodal(checkpoint: Checkpoint, option: str) -> Model:
     return m
 
 
-def refuse_experts(checkpoint: Checkpoint, option: str) -> Model:
-    raise ModelError(f"config.json: model_type is {shown(checkpoint.config.get('model_type'))}, a "
-                     "mixture of experts; expected the dense qwen3_5 or qwen3_5_text")
-
-
-def recognize(c: Checkpoint):
-    experts = ("qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next")
-    return refuse_experts if c.config.get("model_type") in experts else None
-
-
-MODEL_TYPES = {"qwen3_5_text": convert_text, "qwen3_5": convert_multimodal}
+MODEL_TYPES = {"qwen3_5_text": convert_text, "qwen3_5": convert_multimodal,
+               "qwen3_5_moe_text": convert_text, "qwen3_5_moe": convert_multimodal}

@@ -14,6 +14,7 @@
 
 #include "barriers.h"
 #include "glue.h"
+#include "row-queue.h"
 
 #include "ggml-cpu-impl.h"
 

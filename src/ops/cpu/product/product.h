@@ -87,8 +87,8 @@ struct product_kernel {
     size_t (*prepared_size)(int64_t K, int64_t C); // of a matrix
     void (*prepare)(const struct product * p, char * out, int64_t i, int64_t n);
 
-    // Up to this many numbers of x, every thread prepares all columns for itself. That is cheaper
-    // than a barrier.
+    // If x has at most this many elements, every thread prepares all columns for itself. That is
+    // cheaper than a barrier.
     int64_t private_max;
 
     int64_t height;         // rows of a strip
@@ -124,7 +124,8 @@ bool product_is_private(const struct product_kernel * kernel, const struct ggml_
 void product_weights_of(const struct product_kernel * kernel, const struct ggml_tensor * dst,
         int ith, int nth, const char ** begin, const char ** end);
 
-// True if a column must have the bits that it has alone, or there are too few for product_f32.
+// True if each column must be bit-identical to the same column computed alone, or there are too
+// few columns for product_f32.
 static inline bool product_is_few(const struct ggml_tensor * dst) {
     return dst->ne[1] < PRODUCT_MANY_COLUMNS ||
            ggml_get_op_params_i32(dst, LRNN_OP_PARAM_BATCH_INVARIANT) != 0;
