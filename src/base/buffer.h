@@ -5,10 +5,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 // Makes room for n items in an allocated array, at least doubling it. Returns false if out of
 // memory; the array is then unchanged.
 // - array: the address of the pointer, which is NULL at first
@@ -24,7 +20,3 @@ struct buffer { // initialize with { 0 }
 // Returns false if out of memory; the buffer is then unchanged.
 bool buffer_append(struct buffer * b, const void * data, size_t n);
 void buffer_free(struct buffer * b);
-
-#ifdef __cplusplus
-}
-#endif

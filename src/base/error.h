@@ -20,6 +20,11 @@ extern "C" {
 bool error_set(struct lrnn_error * err, enum lrnn_error_kind kind, const char * fmt, ...)
         ERROR_PRINTF(3, 4);
 
+// The same for the usual kinds.
+#define error_bad_input(err, ...) error_set(err, LRNN_ERROR_BAD_INPUT, __VA_ARGS__)
+#define error_bad_file(err, ...)  error_set(err, LRNN_ERROR_BAD_FILE, __VA_ARGS__)
+#define error_bad_model(err, ...) error_set(err, LRNN_ERROR_BAD_MODEL, __VA_ARGS__)
+
 bool error_set_args(
         struct lrnn_error * err, enum lrnn_error_kind kind, const char * fmt, va_list args);
 

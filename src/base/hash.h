@@ -5,10 +5,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 // FNV-1a, 64 bits: h ← (h ⊕ byte) · prime. Checksums in state files and score files, and the
 // identity of a model file, are this hash. Start with HASH_START; data may be added in pieces.
 #define HASH_START UINT64_C(0xcbf29ce484222325)
@@ -23,7 +19,3 @@ static inline uint64_t hash_mix(uint64_t x) {
     x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
     return x ^ x >> 31;
 }
-
-#ifdef __cplusplus
-}
-#endif

@@ -7,10 +7,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 // Writes a string with its quotes. Control characters are escaped. Every byte that is not part of a
 // UTF-8 character becomes U+FFFD, so the output is valid JSON for any input.
 void json_write_string(FILE * out, const char * text);
@@ -62,7 +58,3 @@ void json_verbatim(struct json_writer * w, const char * key, const char * json, 
 
 // Begins the next value, or the end, on a new line.
 void json_line(struct json_writer * w, int indent);
-
-#ifdef __cplusplus
-}
-#endif

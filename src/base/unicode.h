@@ -12,10 +12,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 //
 // UTF-8
 //
@@ -65,7 +61,3 @@ bool nfc_quick_check(const char * text, size_t len);
 
 // Appends the NFC of valid UTF-8. Returns false if out of memory.
 bool nfc_normalize(const char * text, size_t len, struct buffer * out);
-
-#ifdef __cplusplus
-}
-#endif

@@ -1,4 +1,17 @@
-#include "file/gguf-check.h"
+// Checks the structure of a GGUF file completely before anything uses it.
+//
+// This replaces ggml's reader. That reader accepts shapes with a zero, empty tensor names, keys
+// that contain NUL and bools with the value 2. It checks that tensor data is inside the file only
+// if it copies the data. Its getters abort the process if a key has an unexpected type. And it
+// copies every string of the vocabulary. This reader works on the mapped file, compares every
+// length with the remaining bytes before using it, and rejects a bad file with a one-sentence
+// error.
+//
+// Time is linear in the size of the metadata, and memory at most a small multiple of it. Names are
+// sorted rather than hashed: this is n log n for every file, while a file with computed hash
+// collisions could cause n².
+
+#include "file/model-file.h"
 
 #include "base/buffer.h"
 #include "base/error.h"
@@ -64,7 +77,7 @@ reject(const struct cursor * c, const char * fmt, ...) {
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    error_set(c->err, LRNN_ERROR_BAD_MODEL, "%s: %s", c->file, text);
+    error_bad_model(c->err, "%s: %s", c->file, text);
     return false;
 }
 

@@ -9,8 +9,7 @@ bool gguf_write_metadata(
     const size_t size = gguf_get_meta_size(gguf);
     char *       meta = malloc(size);
     if (meta == NULL) {
-        return error_set(
-                err, LRNN_ERROR_NO_MEMORY, "out of memory for %zu bytes of metadata", size);
+        return error_no_memory(err, "%zu bytes of metadata", size);
     }
     gguf_get_meta_data(gguf, meta);
     const bool ok = atomic_file_write(out, meta, size, err);

@@ -53,20 +53,20 @@ static void * map_file(const char * path, size_t * size, struct lrnn_error * err
     // O_NONBLOCK: do not wait for the writer of a pipe
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0) {
-        error_set(err, LRNN_ERROR_BAD_MODEL, "%s: %s", path, strerror(errno));
+        error_bad_model(err, "%s: %s", path, strerror(errno));
         return NULL;
     }
     struct stat st;
     void *      data = NULL;
     if (fstat(fd, &st) != 0) {
-        error_set(err, LRNN_ERROR_BAD_MODEL, "%s: %s", path, strerror(errno));
+        error_bad_model(err, "%s: %s", path, strerror(errno));
     } else if (!S_ISREG(st.st_mode)) {
-        error_set(err, LRNN_ERROR_BAD_MODEL, "%s: found %s; expected a regular file", path,
+        error_bad_model(err, "%s: found %s; expected a regular file", path,
                 S_ISDIR(st.st_mode) ? "a directory" : "a device, pipe or socket");
     } else if (st.st_size == 0) {
-        error_set(err, LRNN_ERROR_BAD_MODEL, "%s: the file is empty; expected a GGUF file", path);
+        error_bad_model(err, "%s: the file is empty; expected a GGUF file", path);
     } else if ((uintmax_t) st.st_size > PTRDIFF_MAX) {
-        error_set(err, LRNN_ERROR_BAD_MODEL,
+        error_bad_model(err,
                 "%s: the file has %jd bytes; expected at most %td, the size of the address space",
                 path, (intmax_t) st.st_size, PTRDIFF_MAX);
     } else {
@@ -239,7 +239,7 @@ bad(const struct model_file * f, const char * key, struct lrnn_error * err, cons
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    error_set(err, LRNN_ERROR_BAD_MODEL, "%s: key '%s' %s", f->path, key, text);
+    error_bad_model(err, "%s: key '%s' %s", f->path, key, text);
     return KEY_BAD;
 }
 
@@ -468,6 +468,6 @@ bool model_file_all_used(const struct model_file * f, struct lrnn_error * err) {
     if (n == 0) {
         return true;
     }
-    return error_set(err, LRNN_ERROR_BAD_MODEL, "%s: found %zu unknown tensor%s: %s%s", f->path, n,
+    return error_bad_model(err, "%s: found %zu unknown tensor%s: %s%s", f->path, n,
             n > 1 ? "s" : "", list, n > N_NAMED ? ", ..." : "");
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-// A model file: a GGUF file, mapped and checked (gguf-check.h), with typed access to keys and
+// A model file: a GGUF file, mapped and checked (gguf-check.c), with typed access to keys and
 // tensors.
 //
 // Bad files and wrong keys never abort the process. They result in a status and in a message in
@@ -18,13 +18,36 @@
 //     }
 
 #include "lrnn.h"
-#include "file/gguf-check.h"
+#include "base/slice.h"
+#include "ggml.h"
+#include "gguf.h" // enum gguf_type; none of its functions
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 struct model_file;
+
+// A key with its value. A scalar is stored like an array of one element.
+struct model_key {
+    struct slice   name; // not empty, no control characters
+    enum gguf_type type; // of the value or of the elements; never GGUF_TYPE_ARRAY
+    bool           is_array;
+    size_t         n;    // elements
+    const char *   data; // the first element, not aligned; a string is a u64 length and its bytes
+    const char **  strings; // start of each string of an array of strings; otherwise NULL
+};
+
+struct model_tensor {
+    char           name[GGML_MAX_NAME]; // not empty, no control characters
+    enum ggml_type type;                // supported by this ggml
+    int            n_dims;              // 1 .. GGML_MAX_DIMS
+    int64_t        ne[GGML_MAX_DIMS];   // all > 0; 1 from n_dims on
+    size_t         size;                // bytes
+    size_t         offset;              // from the start of the file
+    const void *   data;                // inside the file
+    bool           used;                // see model_file_use_tensor
+};
 
 // Maps and checks a regular file. Returns NULL on failure.
 struct model_file * model_file_open(const char * path, struct lrnn_error * err);
@@ -124,6 +147,37 @@ int64_t model_tensor_outside(
 // Returns false if some tensor is not marked as used; `err` names the first ones.
 bool model_file_all_used(const struct model_file * f, struct lrnn_error * err);
 
-#ifdef __cplusplus
-}
-#endif
+//
+// The check of the bytes of a file (gguf-check.c)
+//
+
+// An entry of a sorted list of names, for lookups.
+struct gguf_index_name {
+    struct slice text;
+    size_t       index;
+};
+
+// The keys and tensors of a checked file, in the order of the file.
+struct gguf_index {
+    size_t                   n_keys;
+    struct model_key *       keys;
+    struct gguf_index_name * key_names;
+    size_t                   n_tensors;
+    struct model_tensor *    tensors;
+    struct gguf_index_name * tensor_names;
+    size_t                   meta_size;    // bytes before the padding that precedes the data
+    size_t                   alignment;    // of the data; a power of two
+    char                     warning[256]; // about a harmless irregularity, or ""
+};
+
+// Checks the bytes of a GGUF v3 file. The index points into `data`. `file` is the name for error
+// messages. Call gguf_index_free after success and failure.
+bool gguf_check(struct gguf_index * g, const char * file, const void * data, size_t size,
+        struct lrnn_error * err);
+void gguf_index_free(struct gguf_index * g);
+
+// The index of a name, or SIZE_MAX.
+size_t gguf_index_find(const struct gguf_index_name * names, size_t n, const char * name);
+
+// "u32", "string", ...; NULL if the type is invalid
+const char * gguf_index_type_name(enum gguf_type type);

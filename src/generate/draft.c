@@ -29,13 +29,12 @@ struct draft {
 
 struct draft * draft_new(int32_t n_max, struct lrnn_error * err) {
     if (n_max < 1 || n_max > LRNN_DRAFT_MAX) {
-        error_set(err, LRNN_ERROR_BAD_INPUT, "a draft has %d tokens; expected 1 to %d", n_max,
-                LRNN_DRAFT_MAX);
+        error_bad_input(err, "a draft has %d tokens; expected 1 to %d", n_max, LRNN_DRAFT_MAX);
         return NULL;
     }
     struct draft * d = calloc(1, sizeof(*d));
     if (d == NULL) {
-        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a draft");
+        error_no_memory(err, "a draft");
         return NULL;
     }
     d->n_max = n_max;

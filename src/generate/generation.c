@@ -29,23 +29,22 @@ static bool check_params(const struct lrnn_session * session, int32_t seq,
         return false;
     }
     if (p->max_tokens < -1) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
-                "max_tokens is %" PRId64 "; expected -1 or more", p->max_tokens);
+        return error_bad_input(
+                err, "max_tokens is %" PRId64 "; expected -1 or more", p->max_tokens);
     }
     if (p->n_draft < 0 || p->n_draft > LRNN_DRAFT_MAX ||
             (p->n_draft > 0 && p->n_draft >= session->params.n_rewind)) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
+        return error_bad_input(err,
                 "n_draft is %d; expected 0 to %d, and less than n_rewind, which is %d", p->n_draft,
                 LRNN_DRAFT_MAX, session->params.n_rewind);
     }
     if (p->n_stops > 0 && !session->model->info.has_tokenizer) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
-                "stop strings are compared with text, but the model has no tokenizer");
+        return error_bad_input(
+                err, "stop strings are compared with text, but the model has no tokenizer");
     }
     for (int32_t i = 0; i < p->n_stops; ++i) {
         if (p->stops[i][0] == '\0') {
-            return error_set(
-                    err, LRNN_ERROR_BAD_INPUT, "stop string %d is empty; expected a text", i);
+            return error_bad_input(err, "stop string %d is empty; expected a text", i);
         }
     }
     return true;
@@ -167,14 +166,14 @@ bool lrnn_generation_prompt(struct lrnn_generation * g, const int32_t * tokens, 
     g->phase = GENERATION_DONE;
     g->finish = LRNN_FINISH_ERROR;
     if (n_tokens > room_after(g, length)) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
+        return error_bad_input(err,
                 "the sequence would have %" PRId64
                 " tokens, but the attention cache holds n_cache = %" PRId64,
                 length + n_tokens, session_max_length(g->session));
     }
     for (int64_t i = 0; i < n_tokens; ++i) {
         if (tokens[i] < 0 || tokens[i] >= g->info.n_vocab) {
-            return error_set(err, LRNN_ERROR_BAD_INPUT,
+            return error_bad_input(err,
                     "token %" PRId64 " of the prompt is %" PRId32 "; expected 0 to %" PRId64, i,
                     tokens[i], g->info.n_vocab - 1);
         }
@@ -190,8 +189,8 @@ bool lrnn_generation_prompt(struct lrnn_generation * g, const int32_t * tokens, 
     }
     if (n_tokens == 0 && g->params.max_tokens >= 0 &&
             session_seq_logits(g->session, g->seq) == NULL) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
-                "sequence %d has no logits to continue from; give a prompt", g->seq);
+        return error_bad_input(
+                err, "sequence %d has no logits to continue from; give a prompt", g->seq);
     }
     return generation_begin(g, tokens, n_tokens, follows, err);
 }

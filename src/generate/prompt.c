@@ -12,8 +12,8 @@ bool prompt_tokenize(const struct lrnn_model * model, const char * text, size_t 
 int32_t prompt_first_token(const struct lrnn_model_info * info, struct lrnn_error * err) {
     const int32_t token = info->bos >= 0 ? info->bos : info->eos;
     if (token < 0) {
-        error_set(err, LRNN_ERROR_BAD_INPUT,
-                "the prompt is empty, and the model has neither bos nor eos to begin with");
+        error_bad_input(
+                err, "the prompt is empty, and the model has neither bos nor eos to begin with");
     }
     return token;
 }

@@ -117,7 +117,7 @@ bool state_file_take(struct state_file * f, struct lrnn_session * session, int32
     }
     const float * logits = session_seq_logits(session, seq);
     f->length = lrnn_seq_length(session, seq);
-    f->cache_type = cache_type_of(session);
+    f->cache_format = cache_type_of(session);
     f->n_memory = lrnn_seq_size(session, seq);
     f->memory = malloc(f->n_memory > 0 ? f->n_memory : 1);
     f->logits = logits != NULL ? copy_of(logits, logits_size(&session_model(session)->info)) : NULL;
@@ -176,7 +176,7 @@ bool state_file_write(const struct state_file * f, const char * path,
         .has = (uint16_t) ((f->logits != NULL ? HAS_LOGITS : 0) |
                            (f->sampler != NULL ? HAS_SAMPLER : 0) |
                            (f->tokens != NULL ? HAS_TOKENS : 0) | (f->text.n > 0 ? HAS_TEXT : 0)),
-        .cache_type = f->cache_type,
+        .cache_type = f->cache_format,
         .identity = info->identity,
         .length = f->length,
         .n_memory = f->n_memory,
@@ -231,25 +231,25 @@ static bool check_header(const char * path, const struct header * h,
         const struct lrnn_model_info * info, struct lrnn_error * err) {
     const bool is_server = is_of_server(h);
     if (!is_server && memcmp(h->magic, MAGIC, sizeof(h->magic)) != 0) {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "%s: not an lrnn state file", path);
+        return error_bad_file(err, "%s: not an lrnn state file", path);
     }
     if (h->version != VERSION) {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "%s: state file version is %u; expected %d",
-                path, h->version, VERSION);
+        return error_bad_file(
+                err, "%s: state file version is %u; expected %d", path, h->version, VERSION);
     }
     if (h->identity != info->identity) {
-        return error_set(err, LRNN_ERROR_BAD_FILE,
+        return error_bad_file(err,
                 "%s: saved from another model: its identity is %016" PRIx64
                 "; expected %016" PRIx64,
                 path, h->identity, info->identity);
     }
     if (h->has > (is_server ? 0 : HAS_ALL)) {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "%s: the parts field is 0x%x; expected 0 to %d",
-                path, h->has, is_server ? 0 : HAS_ALL);
+        return error_bad_file(err, "%s: the parts field is 0x%x; expected 0 to %d", path, h->has,
+                is_server ? 0 : HAS_ALL);
     }
     if (h->cache_type >= N_CACHE_TYPES) {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "%s: the cache type is %u; expected 0 to %d",
-                path, h->cache_type, N_CACHE_TYPES - 1);
+        return error_bad_file(err, "%s: the cache type is %u; expected 0 to %d", path,
+                h->cache_type, N_CACHE_TYPES - 1);
     }
     return true;
 }
@@ -270,13 +270,12 @@ static bool check_fit(const char * path, int64_t length, uint16_t cache_type, ui
     uint64_t      expected = 0;
     if (session != NULL && cache_type != STATE_FILE_ANY_CACHE &&
             cache_type != cache_type_of(session)) {
-        return error_set(err, LRNN_ERROR_BAD_FILE,
-                "%s: the attention cache has the type %s; expected %s", path,
+        return error_bad_file(err, "%s: the attention cache has the type %s; expected %s", path,
                 ggml_type_name(CACHE_TYPES[cache_type]),
                 ggml_type_name(CACHE_TYPES[cache_type_of(session)]));
     }
     if (length < 0 || length > most) {
-        return error_set(err, LRNN_ERROR_BAD_FILE,
+        return error_bad_file(err,
                 "%s: the sequence has %" PRId64 " tokens; expected 0 to %" PRId64, path, length,
                 most);
     }
@@ -284,9 +283,8 @@ static bool check_fit(const char * path, int64_t length, uint16_t cache_type, ui
         session_visit(session, 0, length, add_size, &expected);
     }
     return session == NULL || expected == n_memory ||
-           error_set(err, LRNN_ERROR_BAD_FILE,
-                   "%s: the state has %" PRIu64 " bytes; expected %" PRIu64, path, n_memory,
-                   expected);
+           error_bad_file(err, "%s: the state has %" PRIu64 " bytes; expected %" PRIu64, path,
+                   n_memory, expected);
 }
 
 // The next part of a file.
@@ -380,14 +378,13 @@ static bool all_finite(enum ggml_type type, const uint8_t * data, size_t size) {
 static bool check_sampler(
         const char * path, const struct saved_sampler * saved, struct lrnn_error * err) {
     if (saved->n_accepted < 0 || saved->n_accepted > COUNT_MAX) {
-        return error_set(err, LRNN_ERROR_BAD_FILE,
+        return error_bad_file(err,
                 "%s: the sampler has accepted %" PRId64 " tokens; expected 0 to %" PRId64, path,
                 saved->n_accepted, COUNT_MAX);
     }
     if (saved->random[0] == 0 &&
             saved->random[1] == 0) { // the generator would never leave this state
-        return error_set(
-                err, LRNN_ERROR_BAD_FILE, "%s: the random state of the sampler is zero", path);
+        return error_bad_file(err, "%s: the random state of the sampler is zero", path);
     }
     return true;
 }
@@ -395,13 +392,13 @@ static bool check_sampler(
 static bool check_tokens(const char * path, const struct state_file * f,
         const struct lrnn_model_info * info, struct lrnn_error * err) {
     if (f->n_tokens != f->length && f->n_tokens != f->length + 1) {
-        return error_set(err, LRNN_ERROR_BAD_FILE,
+        return error_bad_file(err,
                 "%s: the file has %" PRId64 " tokens; expected %" PRId64 " or one more", path,
                 f->n_tokens, f->length);
     }
     for (int64_t i = 0; i < f->n_tokens; ++i) {
         if (f->tokens[i] < 0 || f->tokens[i] >= info->n_vocab) {
-            return error_set(err, LRNN_ERROR_BAD_FILE,
+            return error_bad_file(err,
                     "%s: token %" PRId64 " is %" PRId32 "; expected 0 to %" PRId64, path, i,
                     f->tokens[i], info->n_vocab - 1);
         }
@@ -414,7 +411,7 @@ static bool copy_parts(struct state_file * f, const char * path, const struct he
         const struct parts * p, const struct lrnn_model_info * info, struct lrnn_error * err) {
     f->n_memory = (size_t) h->n_memory;
     f->memory = copy_of(p->memory, f->n_memory);
-    f->cache_type = is_of_server(h) ? STATE_FILE_ANY_CACHE : h->cache_type;
+    f->cache_format = is_of_server(h) ? STATE_FILE_ANY_CACHE : h->cache_type;
     bool ok = f->memory != NULL;
     if (h->has & HAS_LOGITS) {
         f->logits = copy_of(p->logits, logits_size(info));
@@ -434,7 +431,7 @@ static bool copy_parts(struct state_file * f, const char * path, const struct he
         return error_no_memory(err, "%s", path);
     }
     if (f->logits != NULL && !all_finite(GGML_TYPE_F32, p->logits, logits_size(info))) {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "%s: the logits are not finite", path);
+        return error_bad_file(err, "%s: the logits are not finite", path);
     }
     return (f->sampler == NULL || check_sampler(path, f->sampler, err)) &&
            (f->tokens == NULL || check_tokens(path, f, info, err));
@@ -462,13 +459,12 @@ static bool check_rest(struct state_file * f, const char * path, const struct he
     struct parts  parts;
     if (!find_parts(h, info, (struct reader) { data, data + (n > 0 ? n : 0) }, &parts, &expected)) {
         const char * more = h->has & (HAS_TOKENS | HAS_TEXT) ? ", tokens and text" : "";
-        return error_set(err, LRNN_ERROR_BAD_FILE,
-                "%s: the file has %" PRId64 " bytes; expected %" PRIu64 "%s", path, size, expected,
-                more);
+        return error_bad_file(err, "%s: the file has %" PRId64 " bytes; expected %" PRIu64 "%s",
+                path, size, expected, more);
     }
     memcpy(&stored, data + n, sizeof(stored));
     if (hash_add(hash_add(HASH_START, h, sizeof(*h)), data, (size_t) n) != stored) {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "%s: wrong checksum; the file is damaged", path);
+        return error_bad_file(err, "%s: wrong checksum; the file is damaged", path);
     }
     return copy_parts(f, path, h, &parts, info, err);
 }
@@ -485,9 +481,9 @@ static FILE * open_file(const char * path, const struct lrnn_model_info * info,
     }
     bool ok = fstat(fileno(file), &st) == 0 && S_ISREG(st.st_mode);
     if (!ok) {
-        error_set(err, LRNN_ERROR_BAD_FILE, "%s: not a regular file", path);
+        error_bad_file(err, "%s: not a regular file", path);
     } else if (fread(header, sizeof(*header), 1, file) != 1) {
-        ok = error_set(err, LRNN_ERROR_BAD_FILE, "%s: too short for an lrnn state file", path);
+        ok = error_bad_file(err, "%s: too short for an lrnn state file", path);
     } else {
         *size = (int64_t) st.st_size;
         ok = check_header(path, header, info, err);
@@ -570,11 +566,11 @@ bool state_file_put(const struct state_file * f, struct lrnn_session * session, 
     const struct reader begin = { memory, memory + f->n_memory };
     struct reader       r = begin;
     if (!session_check_seq(session, seq, err) ||
-            !check_fit(path, f->length, f->cache_type, f->n_memory, session, err)) {
+            !check_fit(path, f->length, f->cache_format, f->n_memory, session, err)) {
         return false;
     }
     if (!session_visit(session, seq, f->length, check_bytes, &r)) {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "%s: the state is not finite", path);
+        return error_bad_file(err, "%s: the state is not finite", path);
     }
     if (f->logits != NULL && !session_set_logits(session, seq, f->logits, err)) {
         return false;
@@ -593,7 +589,7 @@ bool state_file_put(const struct state_file * f, struct lrnn_session * session, 
 bool state_file_restore(const struct state_file * f, struct lrnn_session * session, int32_t seq,
         struct lrnn_sampler * sampler, const char * path, struct lrnn_error * err) {
     if (f->n_tokens > session_max_length(session)) {
-        return error_set(err, LRNN_ERROR_BAD_FILE,
+        return error_bad_file(err,
                 "%s: the sequence has %" PRId64 " tokens; expected 0 to %" PRId64, path,
                 f->n_tokens, session_max_length(session));
     }

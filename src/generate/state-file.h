@@ -8,8 +8,8 @@
 
 // The content of a state file.
 struct state_file {
-    int64_t  length;     // tokens that led to the state
-    uint16_t cache_type; // as in the file; STATE_FILE_ANY_CACHE: unknown
+    int64_t  length;       // tokens that led to the state
+    uint16_t cache_format; // as in the file; STATE_FILE_ANY_CACHE: unknown
     size_t   n_memory;
     void *   memory; // of the sequence, [n_memory]
 

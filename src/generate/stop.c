@@ -1,4 +1,4 @@
-#include "generate/stop.h"
+#include "generate/generation.h"
 
 #include <stdlib.h>
 #include <string.h>

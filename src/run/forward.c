@@ -5,8 +5,10 @@
 #include "model/context.h"
 
 size_t forward_max_nodes(const struct lrnn_model * model, int32_t n_seqs) {
-    // No family builds more. Attention builds a part of its graph for each sequence.
-    return (size_t) (256 + model->n_layer * 160 + model->info.n_layer_attention * n_seqs * 24);
+    // No family builds more. Attention builds a part of its graph for each sequence, a mixture for
+    // each expert of a token.
+    const int64_t layer = 160 + 2 * model->n_expert_used;
+    return (size_t) (256 + model->n_layer * layer + model->info.n_layer_attention * n_seqs * 24);
 }
 
 // The layers: x [D, T] → [D, T]
@@ -47,8 +49,7 @@ bool forward_build(struct forward * f, const struct lrnn_model * model,
     f->ctx = context_new(2 * max_nodes, max_nodes);
     if (f->ctx == NULL ||
             !graph_inputs_declare(&f->inputs, f->ctx, model, batch, states->size.n_rewind)) {
-        return error_set(
-                err, LRNN_ERROR_NO_MEMORY, "out of memory for a graph of %zu nodes", max_nodes);
+        return error_no_memory(err, "a graph of %zu nodes", max_nodes);
     }
     f->graph = ggml_new_graph_custom(f->ctx, max_nodes, false);
 

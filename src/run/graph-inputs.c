@@ -1,4 +1,4 @@
-#include "run/graph-inputs.h"
+#include "run/forward.h"
 
 #include "base/error.h"
 #include "ops/lrnn-ops.h"
@@ -61,8 +61,8 @@ static bool fill_positions(struct ggml_tensor * t, const struct batch * batch, i
     for (int32_t i = 0; i < batch->n_seqs; ++i) {
         const struct graph_seq * s = &batch->seqs[i];
         if (t->buffer != NULL && s->position > INT32_MAX - s->count) {
-            return error_set(err, LRNN_ERROR_BAD_INPUT,
-                    "sequence %d is too long: its positions have 32 bits", s->seq);
+            return error_bad_input(
+                    err, "sequence %d is too long: its positions have 32 bits", s->seq);
         }
         for (int64_t j = 0; j < s->count; ++j) {
             data[s->first + j] = (int32_t) (s->position + j);
@@ -150,8 +150,7 @@ bool graph_inputs_fill(const struct graph_inputs * in, const struct lrnn_model *
     const size_t size = largest(in, batch);
     void *       data = malloc(size);
     if (data == NULL) {
-        return error_set(
-                err, LRNN_ERROR_NO_MEMORY, "out of memory for %zu bytes of graph inputs", size);
+        return error_no_memory(err, "%zu bytes of graph inputs", size);
     }
     const bool ok = fill_ids(in->ids, states, batch, data, err) &&
                     fill_positions(in->positions, batch, data, err);

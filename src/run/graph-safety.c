@@ -393,8 +393,7 @@ bool graph_alloc(ggml_backend_sched_t sched, struct ggml_cgraph * graph, struct 
     if (ok) {
         ok = ggml_backend_sched_alloc_graph(sched, graph)
                      ? graph_scans_verify(scans, sched, err)
-                     : error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a graph of %d nodes",
-                               ggml_graph_n_nodes(graph));
+                     : error_no_memory(err, "a graph of %d nodes", ggml_graph_n_nodes(graph));
     }
     if (!ok) {
         ggml_backend_sched_reset(sched);

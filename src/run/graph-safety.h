@@ -28,10 +28,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 // Resets the scheduler, checks the rules, pins every scan to the backend of its state, allocates
 // the graph, and verifies that every scan updates its state and not a copy. On failure the graph
 // must not be computed.
@@ -61,7 +57,3 @@ bool graph_scans_pin(
 // Checks that every scan of the allocated graph updates its state and not a copy.
 bool graph_scans_verify(
         const struct graph_scans * scans, ggml_backend_sched_t sched, struct lrnn_error * err);
-
-#ifdef __cplusplus
-}
-#endif

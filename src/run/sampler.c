@@ -37,7 +37,7 @@ _Static_assert(sizeof(OPTIONS) / sizeof(OPTIONS[0]) == N_OPTIONS, "one row per o
 static bool check_option(int i, double value, struct lrnn_error * err) {
     const struct option * o = &OPTIONS[i];
     return (value >= o->min && value <= o->max && (!o->is_integer || value == floor(value))) ||
-           error_set(err, LRNN_ERROR_BAD_INPUT, "%s is %g; expected %s%g to %g", o->name, value,
+           error_bad_input(err, "%s is %g; expected %s%g to %g", o->name, value,
                    o->is_integer ? "an integer from " : "", o->min, o->max);
 }
 
@@ -48,7 +48,7 @@ bool lrnn_sampler_set(struct lrnn_sampler_params * p, const char * option, doubl
         i++;
     }
     if (i == N_OPTIONS) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "there is no sampling option '%s'", option);
+        return error_bad_input(err, "there is no sampling option '%s'", option);
     }
     if (!check_option(i, value, err)) {
         return false;
@@ -85,7 +85,7 @@ struct lrnn_sampler * lrnn_sampler_new(
     }
     struct lrnn_sampler * s = calloc(1, sizeof(*s));
     if (s == NULL) {
-        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a sampler");
+        error_no_memory(err, "a sampler");
         return NULL;
     }
     s->params = p;
@@ -261,8 +261,7 @@ int32_t lrnn_sampler_sample(struct lrnn_sampler * s, const float * logits, int64
     if (n_vocab > s->cap_candidates) {
         struct candidate * c = realloc(s->candidates, (size_t) n_vocab * sizeof(*c));
         if (c == NULL) {
-            error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for %lld candidates",
-                    (long long) n_vocab);
+            error_no_memory(err, "%lld candidates", (long long) n_vocab);
             return LRNN_SAMPLE_NO_MEMORY;
         }
         s->candidates = c;

@@ -12,9 +12,8 @@ static bool exists(const struct lrnn_session * s, int32_t seq) {
 }
 
 bool session_check_seq(const struct lrnn_session * s, int32_t seq, struct lrnn_error * err) {
-    return exists(s, seq) ||
-           error_set(err, LRNN_ERROR_BAD_INPUT, "sequence %d does not exist; expected 0 to %d", seq,
-                   s->params.n_seqs - 1);
+    return exists(s, seq) || error_bad_input(err, "sequence %d does not exist; expected 0 to %d",
+                                     seq, s->params.n_seqs - 1);
 }
 
 int64_t lrnn_seq_length(const struct lrnn_session * s, int32_t seq) {
@@ -46,7 +45,7 @@ bool lrnn_seq_rewind(
     }
     const struct seq * q = &s->seqs[seq];
     if (n_tokens < 0 || n_tokens > q->rewindable) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
+        return error_bad_input(err,
                 "sequence %d: cannot rewind %" PRId64 " tokens; expected 0 to %" PRId64, seq,
                 n_tokens, q->rewindable);
     }
@@ -99,9 +98,8 @@ size_t lrnn_seq_size(const struct lrnn_session * s, int32_t seq) {
 static bool check_size(const struct lrnn_session * s, int32_t seq, int64_t length, size_t size,
         struct lrnn_error * err) {
     return size == size_of(s, length) ||
-           error_set(err, LRNN_ERROR_BAD_INPUT,
-                   "sequence %d: %zu bytes for %" PRId64 " tokens; expected %zu", seq, size, length,
-                   size_of(s, length));
+           error_bad_input(err, "sequence %d: %zu bytes for %" PRId64 " tokens; expected %zu", seq,
+                   size, length, size_of(s, length));
 }
 
 bool lrnn_seq_get(
@@ -119,9 +117,8 @@ bool lrnn_seq_set(struct lrnn_session * s, int32_t seq, int64_t length, const vo
         return false;
     }
     if (length < 0 || length > session_max_length(s)) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
-                "sequence %d: length is %" PRId64 "; expected 0 to %" PRId64, seq, length,
-                session_max_length(s));
+        return error_bad_input(err, "sequence %d: length is %" PRId64 "; expected 0 to %" PRId64,
+                seq, length, session_max_length(s));
     }
     if (!check_size(s, seq, length, size, err)) {
         return false;
@@ -141,8 +138,7 @@ bool lrnn_seq_fork(struct lrnn_session * s, int32_t from, int32_t to, struct lrn
     const size_t size = lrnn_seq_size(s, from);
     uint8_t *    data = malloc(size > 0 ? size : 1);
     if (data == NULL) {
-        return error_set(err, LRNN_ERROR_NO_MEMORY,
-                "out of memory for a copy of sequence %d, %zu bytes", from, size);
+        return error_no_memory(err, "a copy of sequence %d, %zu bytes", from, size);
     }
     const bool ok = lrnn_seq_get(s, from, data, size, err) &&
                     lrnn_seq_set(s, to, s->seqs[from].length, data, size, err);

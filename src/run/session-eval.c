@@ -36,7 +36,7 @@ static bool can_reuse(const struct lrnn_session * s, const struct batch * batch)
 static bool check_memory(struct ggml_cgraph * graph, struct lrnn_error * err) {
     const int n = ggml_graph_n_nodes(graph);
     return memory_is_available((size_t) n * 1024 + (1 << 20)) ||
-           error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a graph of %d nodes", n);
+           error_no_memory(err, "a graph of %d nodes", n);
 }
 
 static bool build(struct lrnn_session * s, const struct batch * batch, struct lrnn_error * err) {
@@ -59,8 +59,7 @@ static bool build(struct lrnn_session * s, const struct batch * batch, struct lr
 
 static bool compute(struct lrnn_session * s, const struct batch * batch, struct lrnn_error * err) {
     if (s->trace != NULL && !trace_begin(s->trace, batch)) {
-        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a trace of %d sequences",
-                batch->n_seqs);
+        return error_no_memory(err, "a trace of %d sequences", batch->n_seqs);
     }
     const int64_t start = ggml_time_us();
     ggml_backend_cpu_set_n_threads(
@@ -107,24 +106,23 @@ struct call {
 static bool check_input(
         const struct lrnn_session * s, const struct lrnn_input * in, struct lrnn_error * err) {
     if (in->n_tokens < 1) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
-                "sequence %d: n_tokens is %" PRId64 "; expected 1 or more", in->seq, in->n_tokens);
+        return error_bad_input(err, "sequence %d: n_tokens is %" PRId64 "; expected 1 or more",
+                in->seq, in->n_tokens);
     }
     if (in->n_logits < 0 || in->n_logits > in->n_tokens) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
-                "sequence %d: n_logits is %" PRId64 "; expected 0 to %" PRId64, in->seq,
-                in->n_logits, in->n_tokens);
+        return error_bad_input(err, "sequence %d: n_logits is %" PRId64 "; expected 0 to %" PRId64,
+                in->seq, in->n_logits, in->n_tokens);
     }
     for (int64_t t = 0; t < in->n_tokens; ++t) {
         if (in->tokens[t] < 0 || in->tokens[t] >= s->model->info.n_vocab) {
-            return error_set(err, LRNN_ERROR_BAD_INPUT,
+            return error_bad_input(err,
                     "sequence %d: token %" PRId64 " is %d; expected 0 to %" PRId64, in->seq, t,
                     in->tokens[t], s->model->info.n_vocab - 1);
         }
     }
     const int64_t length = s->seqs[in->seq].length;
     if (in->n_tokens > session_max_length(s) - length) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
+        return error_bad_input(err,
                 "sequence %d: %" PRId64 " tokens do not fit the attention cache of %d", in->seq,
                 length + in->n_tokens, s->params.n_cache);
     }
@@ -134,8 +132,7 @@ static bool check_input(
 static bool check_inputs(const struct lrnn_session * s, const struct lrnn_input * inputs,
         int32_t n_inputs, struct lrnn_error * err) {
     if (n_inputs < 1 || n_inputs > s->params.n_seqs) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "n_inputs is %d; expected 1 to %d", n_inputs,
-                s->params.n_seqs);
+        return error_bad_input(err, "n_inputs is %d; expected 1 to %d", n_inputs, s->params.n_seqs);
     }
     for (int32_t i = 0; i < n_inputs; ++i) {
         if (!session_check_seq(s, inputs[i].seq, err)) {
@@ -143,8 +140,7 @@ static bool check_inputs(const struct lrnn_session * s, const struct lrnn_input 
         }
         for (int32_t j = 0; j < i; ++j) {
             if (inputs[j].seq == inputs[i].seq) {
-                return error_set(err, LRNN_ERROR_BAD_INPUT, "sequence %d appears twice in one call",
-                        inputs[i].seq);
+                return error_bad_input(err, "sequence %d appears twice in one call", inputs[i].seq);
             }
         }
         if (!check_input(s, &inputs[i], err)) {
@@ -249,8 +245,7 @@ bool session_reserve_logits(struct lrnn_session * s, int64_t n, struct lrnn_erro
     float * logits =
             realloc(s->logits, (size_t) n * (size_t) s->model->info.n_vocab * sizeof(float));
     if (logits == NULL) {
-        return error_set(err, LRNN_ERROR_NO_MEMORY,
-                "out of memory for the logits of %" PRId64 " tokens; request fewer per call", n);
+        return error_no_memory(err, "the logits of %" PRId64 " tokens; request fewer per call", n);
     }
     s->logits = logits;
     s->cap_logits = n;
@@ -288,11 +283,10 @@ bool lrnn_eval(struct lrnn_session * s, const struct lrnn_input * inputs, int32_
          .of_input = calloc(n, sizeof(*call.of_input)),
          .batch.seqs = calloc(n, sizeof(*call.batch.seqs)),
     };
-    const bool ok =
-            call.done != NULL && call.row != NULL && call.of_input != NULL &&
-                            call.batch.seqs != NULL
-                    ? run_call(s, &call, n_tokens, err)
-                    : error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for %d inputs", n_inputs);
+    const bool ok = call.done != NULL && call.row != NULL && call.of_input != NULL &&
+                                    call.batch.seqs != NULL
+                            ? run_call(s, &call, n_tokens, err)
+                            : error_no_memory(err, "%d inputs", n_inputs);
     s->n_logits = ok ? n_logits : 0;
     free(call.done);
     free(call.row);

@@ -16,7 +16,7 @@
 
 static bool check_param(const char * name, int32_t value, int32_t max, struct lrnn_error * err) {
     return (value >= 0 && value <= max) ||
-           error_set(err, LRNN_ERROR_BAD_INPUT, "%s is %d; expected 0 to %d", name, value, max);
+           error_bad_input(err, "%s is %d; expected 0 to %d", name, value, max);
 }
 
 static bool check_params(const struct lrnn_session_params * p, struct lrnn_error * err) {
@@ -41,13 +41,13 @@ static void set_defaults(struct lrnn_session_params * p) {
 static bool check_cache_type(
         const struct lrnn_model * model, enum lrnn_cache_type cache_type, struct lrnn_error * err) {
     if (cache_type < LRNN_CACHE_F16 || cache_type > LRNN_CACHE_Q8_0) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "cache_type is %d; expected %d to %d",
-                (int) cache_type, LRNN_CACHE_F16, LRNN_CACHE_Q8_0);
+        return error_bad_input(err, "cache_type is %d; expected %d to %d", (int) cache_type,
+                LRNN_CACHE_F16, LRNN_CACHE_Q8_0);
     }
     const enum ggml_type type = cache_ggml_type(cache_type);
     for (int32_t il = 0; il < model->n_layer; ++il) {
         if (model->layers[il].cache_head % ggml_blck_size(type) != 0) {
-            return error_set(err, LRNN_ERROR_BAD_INPUT,
+            return error_bad_input(err,
                     "an attention cache in %s needs heads of a multiple of %" PRId64
                     " values; those of layer %d have %" PRId64,
                     ggml_type_name(type), ggml_blck_size(type), il, model->layers[il].cache_head);
@@ -94,14 +94,12 @@ static bool make_backends(struct lrnn_session * s, struct lrnn_error * err) {
         s->backends[s->n_backends++] = backend;
     }
     if (!memory_is_available(scheduler_size(model, s->params.n_seqs))) {
-        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a scheduler of %zu bytes",
-                scheduler_size(model, s->params.n_seqs));
+        return error_no_memory(
+                err, "a scheduler of %zu bytes", scheduler_size(model, s->params.n_seqs));
     }
     s->sched = ggml_backend_sched_new(s->backends, NULL, s->n_backends,
             2 * forward_max_nodes(model, s->params.n_seqs), false, false);
-    return s->sched != NULL ||
-           error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a scheduler of %d backends",
-                   s->n_backends);
+    return s->sched != NULL || error_no_memory(err, "a scheduler of %d backends", s->n_backends);
 }
 
 static bool make_trace(struct lrnn_session * s, struct lrnn_error * err) {
@@ -110,7 +108,7 @@ static bool make_trace(struct lrnn_session * s, struct lrnn_error * err) {
     }
     s->trace = trace_new(&s->params);
     if (s->trace == NULL) {
-        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a trace");
+        return error_no_memory(err, "a trace");
     }
     ggml_backend_sched_set_eval_callback(s->sched, trace_node, s->trace);
     return true;
@@ -126,12 +124,12 @@ static bool make_states(struct lrnn_session * s, struct lrnn_error * err) {
     int32_t (*devices)[LAYER_STATES_MAX] = calloc((size_t) s->model->n_layer, sizeof(*devices));
     bool ok = devices != NULL;
     if (!ok) {
-        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the placement of states");
+        error_no_memory(err, "the placement of states");
     }
     ok = ok && placement_of_states(s->model, &size, s->params.n_batch, devices, err);
     if (ok && !states_declare(
                       &s->states, s->model, &size, (const int32_t (*)[LAYER_STATES_MAX]) devices)) {
-        ok = error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the tensors of the states");
+        ok = error_no_memory(err, "the tensors of the states");
     }
     free(devices);
     return ok && states_alloc(&s->states, s->model, err);
@@ -141,14 +139,14 @@ static bool make_seqs(struct lrnn_session * s, struct lrnn_error * err) {
     s->seqs = calloc((size_t) s->params.n_seqs, sizeof(*s->seqs));
     s->built.seqs = calloc((size_t) s->params.n_seqs, sizeof(*s->built.seqs));
     return (s->seqs != NULL && s->built.seqs != NULL) ||
-           error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for %d sequences", s->params.n_seqs);
+           error_no_memory(err, "%d sequences", s->params.n_seqs);
 }
 
 struct lrnn_session * lrnn_session_new(struct lrnn_model * model,
         const struct lrnn_session_params * params, struct lrnn_error * err) {
     struct lrnn_session * s = calloc(1, sizeof(*s));
     if (s == NULL) {
-        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a session");
+        error_no_memory(err, "a session");
         return NULL;
     }
     s->model = model;

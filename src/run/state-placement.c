@@ -57,7 +57,7 @@ bool placement_of_states(const struct lrnn_model * model, const struct states_si
     const int32_t (*chosen)[LAYER_STATES_MAX] = (const int32_t (*)[LAYER_STATES_MAX]) devices;
     struct states states;
     if (!states_declare(&states, model, size, chosen)) {
-        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the tensors of the states");
+        return error_no_memory(err, "the tensors of the states");
     }
     const bool    cached = model->info.n_layer_attention > 0 && size->n_cache < n_batch;
     const int64_t most = cached ? size->n_cache : n_batch;

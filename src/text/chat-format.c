@@ -29,8 +29,7 @@ static const char * const KEYS[N_KEYS] = { "begin_system", "system_user", "begin
 
 static bool wrong(
         const char * key, struct json_value v, const char * expected, struct lrnn_error * err) {
-    return error_set(err, LRNN_ERROR_BAD_FILE, "\"%s\" is %s; expected %s", key,
-            json_kind_name(v.kind), expected);
+    return error_bad_file(err, "\"%s\" is %s; expected %s", key, json_kind_name(v.kind), expected);
 }
 
 // Appends a string to f->text, which has room for it: the slices point into it.
@@ -42,7 +41,7 @@ static bool take_string(struct chat_format * f, const char * key, struct json_va
         return wrong(key, v, "a string", err);
     }
     if (!json_read_string(v, &f->text, &n_lone)) {
-        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for \"%s\"", key);
+        return error_no_memory(err, "\"%s\"", key);
     }
     *out = (struct slice) { f->text.data + at, f->text.n - at };
     return true;
@@ -59,15 +58,14 @@ static bool take_names(struct chat_format * f, const char * key, struct json_val
     }
     while (json_array_next(&v, &item)) {
         if (names->n == CHAT_MAX_NAMES) {
-            return error_set(
-                    err, LRNN_ERROR_BAD_FILE, "\"%s\" has more than %d names", key, CHAT_MAX_NAMES);
+            return error_bad_file(err, "\"%s\" has more than %d names", key, CHAT_MAX_NAMES);
         }
         struct slice * name = &names->name[names->n++];
         if (!take_string(f, key, item, name, err)) {
             return false;
         }
         if (name->size == 0) {
-            return error_set(err, LRNN_ERROR_BAD_FILE, "\"%s\" has an empty name", key);
+            return error_bad_file(err, "\"%s\" has an empty name", key);
         }
     }
     return true;
@@ -85,8 +83,7 @@ static bool take_trim(struct chat_format * f, struct json_value v, struct lrnn_e
         }
         if (role == N_CHAT_ROLES) {
             char quote[64];
-            return error_set(err, LRNN_ERROR_BAD_FILE,
-                    "\"trim\" has %s; expected system, user or assistant",
+            return error_bad_file(err, "\"trim\" has %s; expected system, user or assistant",
                     slice_quote(quote, sizeof(quote), names.name[i]));
         }
         f->trim[role] = true;
@@ -102,8 +99,7 @@ static bool take_thinking(struct chat_format * f, struct json_value thinking,
     }
     if (thinking.kind != JSON_MISSING) {
         if (marks.n != 2) {
-            return error_set(err, LRNN_ERROR_BAD_FILE, "\"thinking\" has %d strings; expected 2",
-                    (int) marks.n);
+            return error_bad_file(err, "\"thinking\" has %d strings; expected 2", (int) marks.n);
         }
         f->has_thinking = true;
         f->think_open = marks.name[0];
@@ -113,7 +109,7 @@ static bool take_thinking(struct chat_format * f, struct json_value thinking,
         return true;
     }
     if (!f->has_thinking) {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "\"drop_thinking\" without \"thinking\"");
+        return error_bad_file(err, "\"drop_thinking\" without \"thinking\"");
     }
     f->drop_thinking = true;
     f->drop_newlines = json_string_is(drop, "\n", 1);
@@ -134,26 +130,23 @@ static bool parse(struct chat_format * f, const char * json, size_t size, struct
     }
     const enum json_kind kind = json_read(json, size, paths, N_KEYS, v, &error);
     if (kind == JSON_MISSING) {
-        return error_set(
-                err, LRNN_ERROR_BAD_FILE, "not JSON: %s at byte %zu", error.what, error.at);
+        return error_bad_file(err, "not JSON: %s at byte %zu", error.what, error.at);
     }
     if (kind != JSON_OBJECT) {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "the JSON is %s; expected an object",
-                json_kind_name(kind));
+        return error_bad_file(err, "the JSON is %s; expected an object", json_kind_name(kind));
     }
     if (v[KEY_VERSION].kind != JSON_NUMBER || v[KEY_VERSION].size != 1 ||
             v[KEY_VERSION].data[0] != '0' + VERSION) {
         const struct slice found = { v[KEY_VERSION].data, v[KEY_VERSION].size };
         char               quote[64];
-        return error_set(err, LRNN_ERROR_BAD_FILE, "\"version\" is %s; expected %d",
+        return error_bad_file(err, "\"version\" is %s; expected %d",
                 v[KEY_VERSION].kind == JSON_MISSING ? "missing"
                                                     : slice_quote(quote, sizeof(quote), found),
                 VERSION);
     }
     // strings only shrink when they are decoded: no slice into f->text ever moves
     if (!buffer_append(&f->text, json, size)) {
-        return error_set(
-                err, LRNN_ERROR_NO_MEMORY, "out of memory for a chat format of %zu bytes", size);
+        return error_no_memory(err, "a chat format of %zu bytes", size);
     }
     f->text.n = 0;
     for (int i = 0; i < N_CHAT_LITERALS; ++i) {
@@ -168,8 +161,8 @@ static bool parse(struct chat_format * f, const char * json, size_t size, struct
     }
     if ((f->literal[CHAT_BEGIN_SYSTEM].data == NULL) !=
             (f->literal[CHAT_SYSTEM_USER].data == NULL)) {
-        return error_set(err, LRNN_ERROR_BAD_FILE,
-                "only one of \"begin_system\" and \"system_user\"; expected both");
+        return error_bad_file(
+                err, "only one of \"begin_system\" and \"system_user\"; expected both");
     }
     f->omit_empty_system = v[KEY_OMIT].kind == JSON_TRUE;
     return take_trim(f, v[KEY_TRIM], err) && take_thinking(f, v[KEY_THINKING], v[KEY_DROP], err) &&

@@ -74,7 +74,7 @@ static bool resolve_tokens(
     for (int32_t i = 0; i < f->special.n; ++i) {
         chat->special[i] = find_token(tok, f->special.name[i]);
         if (chat->special[i] < 0) {
-            return error_set(err, LRNN_ERROR_BAD_INPUT, "the tokenizer has no token %s",
+            return error_bad_input(err, "the tokenizer has no token %s",
                     slice_quote(quote, sizeof(quote), f->special.name[i]));
         }
     }
@@ -108,8 +108,8 @@ static bool find_format(const struct model_file * file, const char * format, con
         }
         struct lrnn_error why;
         if (!read_file(format, data, &json->size, &why)) {
-            return error_set(err, LRNN_ERROR_BAD_INPUT, "no chat format has the name %s, and: %s",
-                    format, why.text);
+            return error_bad_input(
+                    err, "no chat format has the name %s, and: %s", format, why.text);
         }
         json->data = *data;
         return true;
@@ -120,12 +120,12 @@ static bool find_format(const struct model_file * file, const char * format, con
     }
     struct slice jinja;
     if (model_file_text(file, "tokenizer.chat_template", &jinja, err) != KEY_OK) {
-        return error_set(err, LRNN_ERROR_BAD_MODEL, "%s has no chat template; name a chat format",
-                model_file_path(file));
+        return error_bad_model(
+                err, "%s has no chat template; name a chat format", model_file_path(file));
     }
     *from = chat_format_recognize(jinja);
     if (*from == NULL) {
-        return error_set(err, LRNN_ERROR_BAD_MODEL,
+        return error_bad_model(err,
                 "the chat template of %s is Jinja source of an unknown format; compile it with "
                 "'lrnn-convert chat-format %s -o format.json' and name that file",
                 model_file_path(file), model_file_path(file));
@@ -143,13 +143,12 @@ struct lrnn_chat * chat_new(const struct tokenizer * tok, const struct model_fil
     struct lrnn_error why;
 
     if (tok == NULL || tok->kind == TOKENIZER_SYMBOLS) {
-        error_set(err, LRNN_ERROR_BAD_INPUT,
-                "chat needs a tokenizer for text, which the model does not have");
+        error_bad_input(err, "chat needs a tokenizer for text, which the model does not have");
         return NULL;
     }
     struct lrnn_chat * chat = calloc(1, sizeof(*chat));
     if (chat == NULL) {
-        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a chat format");
+        error_no_memory(err, "a chat format");
         return NULL;
     }
     chat->tok = tok;
@@ -219,7 +218,7 @@ struct chat_writer {
 };
 
 static bool out_of_memory(struct lrnn_error * err) {
-    return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the tokens of a conversation");
+    return error_no_memory(err, "the tokens of a conversation");
 }
 
 static bool flush_text(struct chat_writer * w, struct lrnn_error * err) {
@@ -313,7 +312,7 @@ static bool check_messages(const struct lrnn_chat * chat, const struct lrnn_mess
                                                                   : CHAT_ASSISTANT];
         char               quote[QUOTE_SIZE];
         if (strcmp(messages[i].role, role) != 0) {
-            return error_set(err, LRNN_ERROR_BAD_INPUT,
+            return error_bad_input(err,
                     "message %lld has the role %s; expected %s: an optional system message, then "
                     "user and assistant in turn",
                     (long long) i,
@@ -324,19 +323,17 @@ static bool check_messages(const struct lrnn_chat * chat, const struct lrnn_mess
         for (int64_t k = 0; messages[i].tokens != NULL && k < messages[i].n_tokens; ++k) {
             const int32_t token = messages[i].tokens[k];
             if (token < 0 || token >= chat->n_vocab) {
-                return error_set(err, LRNN_ERROR_BAD_INPUT,
-                        "message %lld has the token %d; expected 0 to %lld", (long long) i,
-                        (int) token, (long long) chat->n_vocab - 1);
+                return error_bad_input(err, "message %lld has the token %d; expected 0 to %lld",
+                        (long long) i, (int) token, (long long) chat->n_vocab - 1);
             }
         }
     }
     if (n == 0 || strcmp(messages[n - 1].role, "user") != 0) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
-                n == 0 ? "the conversation has no message"
-                       : "the last message is not from the user");
+        return error_bad_input(err, n == 0 ? "the conversation has no message"
+                                           : "the last message is not from the user");
     }
     if (system && f->literal[CHAT_BEGIN_SYSTEM].data == NULL) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "the chat format has no system messages");
+        return error_bad_input(err, "the chat format has no system messages");
     }
     return true;
 }
@@ -398,8 +395,8 @@ bool lrnn_chat_tokenize(const struct lrnn_chat * chat, const struct lrnn_message
 
     *tokens = NULL;
     *n_tokens = 0;
-    // stable are the tokens up to the last special one that the prompt for an answer has in common
-    // with the text before an earlier answer
+    // stable: up to the last special token shared by the answer prompt and the text before earlier
+    // answers
     bool ok = check_messages(chat, messages, n_messages, err) &&
               write_conversation(&w, messages, n_messages, no_thinking, err) &&
               write_literal(&w, (struct slice) { prompt.data, shared }, err);

@@ -117,8 +117,8 @@ static size_t cover_symbol(struct cover * c, bool last) {
 bool tokenizer_spans(const struct tokenizer * tok, const char * text, size_t size,
         const int32_t * tokens, int64_t n_tokens, size_t * n_bytes, struct lrnn_error * err) {
     if (tok->nfc && utf8_valid(text, size) != size) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "the text is not valid UTF-8 at byte %zu",
-                utf8_valid(text, size));
+        return error_bad_input(
+                err, "the text is not valid UTF-8 at byte %zu", utf8_valid(text, size));
     }
     const bool     normalized = tok->nfc && !nfc_quick_check(text, size);
     struct cover   c = { .text = text, .size = size };
@@ -153,11 +153,9 @@ bool tokenizer_spans(const struct tokenizer * tok, const char * text, size_t siz
     }
     buffer_free(&work);
     if (!ok) {
-        return error_set(err, LRNN_ERROR_NO_MEMORY,
-                "out of memory for the NFC of a text of %zu bytes", size);
+        return error_no_memory(err, "the NFC of a text of %zu bytes", size);
     }
     return n_tokens == 0 || c.at == size ||
-           error_set(err, LRNN_ERROR_BAD_INPUT,
-                   "the %" PRId64 " tokens cover %zu bytes; the text has %zu", n_tokens, c.at,
-                   size);
+           error_bad_input(err, "the %" PRId64 " tokens cover %zu bytes; the text has %zu",
+                   n_tokens, c.at, size);
 }

@@ -60,7 +60,7 @@ bool bpe_token(
     const bool ok = type == TOKEN_NORMAL && in_alphabet(text)
                             ? alphabet_decode(text, out)
                             : buffer_append(out, text.data, text.size);
-    return ok ? true : error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the tokens");
+    return ok ? true : error_no_memory(err, "the tokens");
 }
 
 static int32_t find_part(const struct tokenizer * tok, struct slice part, struct buffer * bytes) {
@@ -77,7 +77,7 @@ static bool add_merge(struct tokenizer * tok, struct slice merge, size_t rank,
     const char * space = merge.size > 0 ? memchr(merge.data, ' ', merge.size) : NULL;
     const size_t n = space != NULL ? (size_t) (space - merge.data) : 0;
     if (n == 0 || n + 1 == merge.size || memchr(space + 1, ' ', merge.size - n - 1) != NULL) {
-        return error_set(err, LRNN_ERROR_BAD_MODEL,
+        return error_bad_model(err,
                 "tokenizer.ggml.merges[%zu] is %s; expected two tokens separated by one space",
                 rank, slice_quote(quote, sizeof(quote), merge));
     }
@@ -87,24 +87,23 @@ static bool add_merge(struct tokenizer * tok, struct slice merge, size_t rank,
     for (int i = 0; i < 2; ++i) {
         id[i] = find_part(tok, part[i], bytes);
         if (id[i] < 0) {
-            return error_set(err, LRNN_ERROR_BAD_MODEL,
+            return error_bad_model(err,
                     "tokenizer.ggml.merges[%zu] has the part %s, which is not a token", rank,
                     slice_quote(quote, sizeof(quote), part[i]));
         }
     }
     bytes->n = 0;
     if (!alphabet_decode(part[0], bytes) || !alphabet_decode(part[1], bytes)) {
-        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the merges");
+        return error_no_memory(err, "the merges");
     }
     const int32_t result = symbol_find(tok, bytes->data, bytes->n);
     if (result < 0) {
-        return error_set(err, LRNN_ERROR_BAD_MODEL,
-                "tokenizer.ggml.merges[%zu] is %s, whose result is not a token", rank,
-                slice_quote(quote, sizeof(quote), merge));
+        return error_bad_model(err, "tokenizer.ggml.merges[%zu] is %s, whose result is not a token",
+                rank, slice_quote(quote, sizeof(quote), merge));
     }
     // if two merges have the same parts, the last one counts, as in the reference library
     return merges_put(&tok->merges, id[0], id[1], (uint32_t) rank, result) ||
-           error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the merges");
+           error_no_memory(err, "the merges");
 }
 
 bool bpe_init(struct tokenizer * tok, const struct tokenizer_def * def, struct lrnn_error * err) {
@@ -120,8 +119,8 @@ bool bpe_init(struct tokenizer * tok, const struct tokenizer_def * def, struct l
         tok->byte_id[byte] = symbol_find(tok, &c, 1);
         // bytes that never occur in UTF-8 may be missing
         if (tok->byte_id[byte] < 0 && byte != 0xC0 && byte != 0xC1 && byte < 0xF5) {
-            return error_set(err, LRNN_ERROR_BAD_MODEL,
-                    "tokenizer.ggml.tokens has no token for the byte 0x%02X", byte);
+            return error_bad_model(
+                    err, "tokenizer.ggml.tokens has no token for the byte 0x%02X", byte);
         }
     }
 

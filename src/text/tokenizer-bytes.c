@@ -6,7 +6,7 @@
 bool bytes_init(struct tokenizer * tok, struct lrnn_error * err) {
     char quote[QUOTE_SIZE];
     if (tok->n_tokens < 256) {
-        return error_set(err, LRNN_ERROR_BAD_MODEL,
+        return error_bad_model(err,
                 "tokenizer.ggml.tokens has %d tokens; expected at least the 256 bytes",
                 (int) tok->n_tokens);
     }
@@ -14,13 +14,13 @@ bool bytes_init(struct tokenizer * tok, struct lrnn_error * err) {
         const struct slice s = symbol_bytes(tok, id);
         const int          type = tok->type[id];
         if (id < 256 && (type != TOKEN_BYTE || (uint8_t) s.data[0] != id)) {
-            return error_set(err, LRNN_ERROR_BAD_MODEL,
+            return error_bad_model(err,
                     "tokenizer.ggml.tokens[%d] is %s of type %d; expected <0x%02X> of type %d",
                     (int) id, slice_quote(quote, sizeof(quote), s), type, (unsigned) id,
                     TOKEN_BYTE);
         }
         if (id >= 256 && (type == TOKEN_BYTE || type == TOKEN_NORMAL)) {
-            return error_set(err, LRNN_ERROR_BAD_MODEL,
+            return error_bad_model(err,
                     "tokenizer.ggml.tokens[%d] is %s of type %d; expected special tokens from 256",
                     (int) id, slice_quote(quote, sizeof(quote), s), type);
         }

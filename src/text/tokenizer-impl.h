@@ -6,10 +6,6 @@
 #include "base/unicode.h"
 #include "text/tokenizer.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 #define SPACE_MARK     "\xE2\x96\x81" // U+2581, a space in tokens of SentencePiece
 #define SPACE_MARK_LEN 3
 
@@ -221,7 +217,3 @@ bool symbols_encode(const struct tokenizer * tok, const char * text, size_t len,
 bool symbols_is_space(char c); // white space between symbols
 
 #define QUOTE_SIZE 64 // of a buffer for slice_quote
-
-#ifdef __cplusplus
-}
-#endif

@@ -46,7 +46,7 @@ bool spm_token(struct slice text, int32_t id, enum token_type type, struct buffe
                             text.data[5] == '>' && hex_digit(text.data[3]) >= 0 &&
                             hex_digit(text.data[4]) >= 0;
         if (!formed) {
-            return error_set(err, LRNN_ERROR_BAD_MODEL,
+            return error_bad_model(err,
                     "tokenizer.ggml.tokens[%d] is the byte token %s; expected <0x00> to <0xFF>",
                     (int) id, slice_quote(quote, sizeof(quote), text));
         }
@@ -54,15 +54,14 @@ bool spm_token(struct slice text, int32_t id, enum token_type type, struct buffe
         ok = buffer_append(out, &byte, 1);
     } else if (type == TOKEN_NORMAL || type == TOKEN_USER_DEFINED) {
         if (utf8_valid(text.data, text.size) != text.size) {
-            return error_set(err, LRNN_ERROR_BAD_MODEL,
-                    "tokenizer.ggml.tokens[%d] is %s, which is not UTF-8", (int) id,
-                    slice_quote(quote, sizeof(quote), text));
+            return error_bad_model(err, "tokenizer.ggml.tokens[%d] is %s, which is not UTF-8",
+                    (int) id, slice_quote(quote, sizeof(quote), text));
         }
         ok = append_spaced(text.data, text.size, out);
     } else {
         ok = buffer_append(out, text.data, text.size);
     }
-    return ok ? true : error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the tokens");
+    return ok ? true : error_no_memory(err, "the tokens");
 }
 
 static bool is_text(const struct tokenizer * tok, int32_t id) {
@@ -91,16 +90,14 @@ static bool add_characters(struct tokenizer * tok, struct lrnn_error * err) {
                 capacity *= 2;
                 uint32_t * p = realloc(tok->offset, (capacity + 1) * sizeof(*p));
                 if (p == NULL) {
-                    return error_set(err, LRNN_ERROR_NO_MEMORY,
-                            "out of memory for the characters of the tokens");
+                    return error_no_memory(err, "the characters of the tokens");
                 }
                 tok->offset = p;
             }
             char copy[4];
             memcpy(copy, start, len); // appending may move the bytes
             if (!buffer_append(&tok->bytes, copy, len)) {
-                return error_set(err, LRNN_ERROR_NO_MEMORY,
-                        "out of memory for the characters of the tokens");
+                return error_no_memory(err, "the characters of the tokens");
             }
             tok->offset[++tok->n_symbols] = (uint32_t) tok->bytes.n;
             if (!symbol_insert(tok, tok->n_symbols - 1, err)) {
@@ -180,7 +177,7 @@ static bool add_merges(struct tokenizer * tok, int32_t id, uint32_t rank) {
 
 bool spm_init(struct tokenizer * tok, const struct tokenizer_def * def, struct lrnn_error * err) {
     if (def->scores == NULL || def->n_scores != def->n_tokens) {
-        return error_set(err, LRNN_ERROR_BAD_MODEL,
+        return error_bad_model(err,
                 "tokenizer.ggml.scores has %zu numbers; expected %zu, one per token",
                 def->scores != NULL ? def->n_scores : 0, def->n_tokens);
     }
@@ -189,14 +186,12 @@ bool spm_init(struct tokenizer * tok, const struct tokenizer_def * def, struct l
     }
     for (int32_t id = 0; id < tok->n_tokens; ++id) {
         if (isnan(def->scores[id])) {
-            return error_set(err, LRNN_ERROR_BAD_MODEL, "tokenizer.ggml.scores[%d] is not a number",
-                    (int) id);
+            return error_bad_model(err, "tokenizer.ggml.scores[%d] is not a number", (int) id);
         }
         if (tok->type[id] == TOKEN_BYTE) {
             const uint8_t byte = (uint8_t) symbol_bytes(tok, id).data[0];
             if (tok->byte_id[byte] >= 0) {
-                return error_set(err, LRNN_ERROR_BAD_MODEL,
-                        "tokenizer.ggml.tokens[%d] and [%d] are both <0x%02X>",
+                return error_bad_model(err, "tokenizer.ggml.tokens[%d] and [%d] are both <0x%02X>",
                         (int) tok->byte_id[byte], (int) id, byte);
             }
             tok->byte_id[byte] = id;
@@ -206,7 +201,7 @@ bool spm_init(struct tokenizer * tok, const struct tokenizer_def * def, struct l
     }
     for (unsigned byte = 0; byte < 256; ++byte) {
         if (tok->byte_id[byte] < 0) {
-            return error_set(err, LRNN_ERROR_BAD_MODEL,
+            return error_bad_model(err,
                     "tokenizer.ggml.tokens has no byte token <0x%02X>; expected all 256 of them",
                     byte);
         }
@@ -228,9 +223,7 @@ bool spm_init(struct tokenizer * tok, const struct tokenizer_def * def, struct l
         }
     }
     free(sorted);
-    return ok ? true
-              : error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the merges of %d tokens",
-                        (int) tok->n_tokens);
+    return ok ? true : error_no_memory(err, "the merges of %d tokens", (int) tok->n_tokens);
 }
 
 //

@@ -16,7 +16,7 @@ bool symbols_init(struct tokenizer * tok, struct lrnn_error * err) {
         }
         for (size_t i = 0; i < s.size; ++i) {
             if (symbols_is_space(s.data[i])) {
-                return error_set(err, LRNN_ERROR_BAD_MODEL,
+                return error_bad_model(err,
                         "tokenizer.ggml.tokens[%d] is the symbol %s; expected no white space in it",
                         (int) id, slice_quote(quote, sizeof(quote), s));
             }
@@ -46,14 +46,13 @@ bool symbols_encode(const struct tokenizer * tok, const char * text, size_t len,
         }
         if (id < 0 && tok->unknown_id < 0) {
             char quote[QUOTE_SIZE];
-            return error_set(err, LRNN_ERROR_BAD_INPUT,
+            return error_bad_input(err,
                     "the text has the symbol %s at byte %zu, which is not in the vocabulary",
                     slice_quote(quote, sizeof(quote), (struct slice) { text + start, i - start }),
                     start);
         }
         if (!token_ids_push(w->ids, id >= 0 ? id : tok->unknown_id)) {
-            return error_set(err, LRNN_ERROR_NO_MEMORY,
-                    "out of memory for the tokens of a text of %zu bytes", len);
+            return error_no_memory(err, "the tokens of a text of %zu bytes", len);
         }
     }
     return true;

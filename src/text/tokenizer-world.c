@@ -9,8 +9,7 @@
 bool world_token(struct slice text, int32_t id, enum token_type type, struct buffer * out,
         struct lrnn_error * err) {
     if (type != TOKEN_NORMAL) {
-        return buffer_append(out, text.data, text.size) ||
-               error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the tokens");
+        return buffer_append(out, text.data, text.size) || error_no_memory(err, "the tokens");
     }
     for (size_t i = 0; i < text.size; ++i) {
         char c = text.data[i];
@@ -21,7 +20,7 @@ bool world_token(struct slice text, int32_t id, enum token_type type, struct buf
                                 hex_digit(text.data[i + 2]) >= 0;
             if (left == 0 || (c == 'x' && !is_hex)) {
                 char quote[QUOTE_SIZE];
-                return error_set(err, LRNN_ERROR_BAD_MODEL,
+                return error_bad_model(err,
                         "tokenizer.ggml.tokens[%d] is %s, with an incomplete escape", (int) id,
                         slice_quote(quote, sizeof(quote), text));
             }
@@ -33,7 +32,7 @@ bool world_token(struct slice text, int32_t id, enum token_type type, struct buf
             }
         }
         if (!buffer_append(out, &c, 1)) {
-            return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the tokens");
+            return error_no_memory(err, "the tokens");
         }
     }
     return true;
@@ -46,8 +45,8 @@ bool world_init(struct tokenizer * tok, struct lrnn_error * err) {
     for (unsigned byte = 0; byte < 256; ++byte) {
         const int32_t node = tok->words.root[byte];
         if (node == 0 || tok->words.id[node] < 0) {
-            return error_set(err, LRNN_ERROR_BAD_MODEL,
-                    "tokenizer.ggml.tokens has no token for the byte 0x%02X", byte);
+            return error_bad_model(
+                    err, "tokenizer.ggml.tokens has no token for the byte 0x%02X", byte);
         }
     }
     return true;

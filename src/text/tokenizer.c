@@ -72,16 +72,14 @@ static bool slots_grow(struct tokenizer * tok) {
 
 bool symbol_insert(struct tokenizer * tok, int32_t id, struct lrnn_error * err) {
     if (tok->n_used * 2 >= tok->n_slots && !slots_grow(tok)) {
-        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a vocabulary of %d tokens",
-                (int) tok->n_tokens);
+        return error_no_memory(err, "a vocabulary of %d tokens", (int) tok->n_tokens);
     }
     const struct slice s = symbol_bytes(tok, id);
     uint32_t * slot = &tok->slots[slot_find(tok, s.data, s.size, symbol_hash(s.data, s.size))];
     if (*slot != 0) {
         char quote[QUOTE_SIZE];
-        return error_set(err, LRNN_ERROR_BAD_MODEL,
-                "tokenizer.ggml.tokens[%d] and [%d] are both %s", (int) *slot - 1, (int) id,
-                slice_quote(quote, sizeof(quote), s));
+        return error_bad_model(err, "tokenizer.ggml.tokens[%d] and [%d] are both %s",
+                (int) *slot - 1, (int) id, slice_quote(quote, sizeof(quote), s));
     }
     *slot = (uint32_t) id + 1;
     tok->n_used++;
@@ -109,7 +107,7 @@ static bool check_model(
         kind++;
     }
     if (def->model == NULL || kind == sizeof(names) / sizeof(names[0])) {
-        return error_set(err, LRNN_ERROR_BAD_MODEL,
+        return error_bad_model(err,
                 "tokenizer.ggml.model is %s; "
                 "expected llama, gpt2, rwkv, lrnn-bytes or lrnn-symbols",
                 def->model == NULL ? "missing"
@@ -118,7 +116,7 @@ static bool check_model(
     tok->kind = (enum tokenizer_kind) kind;
     if (tok->kind != TOKENIZER_BPE) {
         if (def->normalizer != NULL) {
-            return error_set(err, LRNN_ERROR_BAD_MODEL,
+            return error_bad_model(err,
                     "lrnn.tokenizer.normalizer is %s; expected none for tokenizer.ggml.model %s",
                     slice_quote(quote, sizeof(quote), text_of(def->normalizer)), def->model);
         }
@@ -127,14 +125,13 @@ static bool check_model(
     const struct named_pre_tokenizer * pre = def->pre != NULL ? pre_tokenizer_find(def->pre) : NULL;
     if (pre == NULL) {
         char known[128];
-        return error_set(err, LRNN_ERROR_BAD_MODEL, "tokenizer.ggml.pre is %s; expected %s",
+        return error_bad_model(err, "tokenizer.ggml.pre is %s; expected %s",
                 def->pre == NULL ? "missing" : slice_quote(quote, sizeof(quote), text_of(def->pre)),
                 pre_tokenizer_names(known, sizeof(known)));
     }
     tok->pre = pre->pre;
     if (def->normalizer != NULL && strcmp(def->normalizer, "nfc") != 0) {
-        return error_set(err, LRNN_ERROR_BAD_MODEL,
-                "lrnn.tokenizer.normalizer is %s; expected nfc or none",
+        return error_bad_model(err, "lrnn.tokenizer.normalizer is %s; expected nfc or none",
                 slice_quote(quote, sizeof(quote), text_of(def->normalizer)));
     }
     tok->nfc = def->normalizer != NULL;
@@ -151,19 +148,17 @@ static bool append_token(
         case TOKENIZER_WORLD: return world_token(text, id, type, &tok->bytes, err);
         case TOKENIZER_SYMBOLS: break;
     }
-    return buffer_append(&tok->bytes, text.data, text.size) ||
-           error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the tokens");
+    return buffer_append(&tok->bytes, text.data, text.size) || error_no_memory(err, "the tokens");
 }
 
 static bool load_tokens(
         struct tokenizer * tok, const struct tokenizer_def * def, struct lrnn_error * err) {
     if (def->tokens == NULL || def->n_tokens == 0 || def->n_tokens > TOKENIZER_MAX_TOKENS) {
-        return error_set(err, LRNN_ERROR_BAD_MODEL,
-                "tokenizer.ggml.tokens has %zu tokens; expected 1 to %d",
+        return error_bad_model(err, "tokenizer.ggml.tokens has %zu tokens; expected 1 to %d",
                 def->tokens != NULL ? def->n_tokens : 0, TOKENIZER_MAX_TOKENS);
     }
     if (def->types != NULL && def->n_types != def->n_tokens) {
-        return error_set(err, LRNN_ERROR_BAD_MODEL,
+        return error_bad_model(err,
                 "tokenizer.ggml.token_type has %zu numbers; expected %zu, one per token",
                 def->n_types, def->n_tokens);
     }
@@ -172,25 +167,23 @@ static bool load_tokens(
     tok->type = malloc(def->n_tokens);
     tok->offset = malloc((def->n_tokens + 2) * sizeof(*tok->offset));
     if (tok->type == NULL || tok->offset == NULL) {
-        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for %zu tokens", def->n_tokens);
+        return error_no_memory(err, "%zu tokens", def->n_tokens);
     }
     tok->offset[0] = 0;
     for (int32_t id = 0; id < tok->n_tokens; ++id) {
         const struct slice text = def->tokens[id];
         const int32_t      type = def->types != NULL ? def->types[id] : TOKEN_NORMAL;
         if (type < TOKEN_NORMAL || type > TOKEN_BYTE) {
-            return error_set(err, LRNN_ERROR_BAD_MODEL,
-                    "tokenizer.ggml.token_type[%d] is %d; expected %d to %d", (int) id, (int) type,
-                    TOKEN_NORMAL, TOKEN_BYTE);
+            return error_bad_model(err, "tokenizer.ggml.token_type[%d] is %d; expected %d to %d",
+                    (int) id, (int) type, TOKEN_NORMAL, TOKEN_BYTE);
         }
         tok->type[id] = (uint8_t) type;
         if (text.size > TOKENIZER_MAX_TOKEN_LEN || (text.size == 0 && type != TOKEN_UNUSED)) {
-            return error_set(err, LRNN_ERROR_BAD_MODEL,
-                    "tokenizer.ggml.tokens[%d] has %zu bytes; expected 1 to %d", (int) id,
-                    text.size, TOKENIZER_MAX_TOKEN_LEN);
+            return error_bad_model(err, "tokenizer.ggml.tokens[%d] has %zu bytes; expected 1 to %d",
+                    (int) id, text.size, TOKENIZER_MAX_TOKEN_LEN);
         }
         if (tok->bytes.n > INT32_MAX - TOKENIZER_MAX_TOKEN_LEN) {
-            return error_set(err, LRNN_ERROR_BAD_MODEL,
+            return error_bad_model(err,
                     "tokenizer.ggml.tokens has more than %zu bytes; expected fewer than 2^31",
                     tok->bytes.n);
         }
@@ -208,9 +201,8 @@ static bool load_tokens(
 static bool load_id(const struct tokenizer * tok, const char * key, int64_t id, int32_t * out,
         struct lrnn_error * err) {
     if (id < -1 || id >= tok->n_tokens) {
-        return error_set(err, LRNN_ERROR_BAD_MODEL,
-                "tokenizer.ggml.%s is %lld; expected a token from 0 to %d", key, (long long) id,
-                (int) tok->n_tokens - 1);
+        return error_bad_model(err, "tokenizer.ggml.%s is %lld; expected a token from 0 to %d", key,
+                (long long) id, (int) tok->n_tokens - 1);
     }
     *out = (int32_t) id;
     return true;
@@ -225,11 +217,11 @@ static bool load_flags(
     tok->add_space_prefix =
             def->add_space_prefix < 0 ? is_spm : is_spm && def->add_space_prefix != 0;
     if (tok->add_bos && tok->bos_id < 0) {
-        return error_set(err, LRNN_ERROR_BAD_MODEL,
+        return error_bad_model(err,
                 "tokenizer.ggml.add_bos_token is true, but tokenizer.ggml.bos_token_id is missing");
     }
     if (tok->add_eos && tok->eos_id < 0) {
-        return error_set(err, LRNN_ERROR_BAD_MODEL,
+        return error_bad_model(err,
                 "tokenizer.ggml.add_eos_token is true, but tokenizer.ggml.eos_token_id is missing");
     }
     return true;
@@ -246,7 +238,7 @@ bool tokens_trie(const struct tokenizer * tok, enum token_type type_a, enum toke
     }
     struct trie_entry * entries = malloc(n * sizeof(*entries));
     if (entries == NULL) {
-        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for %zu tokens", n);
+        return error_no_memory(err, "%zu tokens", n);
     }
     n = 0;
     for (int32_t id = 0; id < tok->n_tokens; ++id) {
@@ -261,11 +253,10 @@ bool tokens_trie(const struct tokenizer * tok, enum token_type type_a, enum toke
     if (ok) {
         return true;
     }
-    return duplicate[0] >= 0 ? error_set(err, LRNN_ERROR_BAD_MODEL,
-                                       "tokenizer.ggml.tokens[%d] and [%d] are the same bytes",
-                                       (int) duplicate[0], (int) duplicate[1])
-                             : error_set(err, LRNN_ERROR_NO_MEMORY,
-                                       "out of memory for a trie of %zu tokens", n);
+    return duplicate[0] >= 0
+                   ? error_bad_model(err, "tokenizer.ggml.tokens[%d] and [%d] are the same bytes",
+                             (int) duplicate[0], (int) duplicate[1])
+                   : error_no_memory(err, "a trie of %zu tokens", n);
 }
 
 static bool load(
@@ -294,7 +285,7 @@ bool tokenizer_new(
         const struct tokenizer_def * def, struct tokenizer ** tok, struct lrnn_error * err) {
     *tok = calloc(1, sizeof(**tok));
     if (*tok == NULL) {
-        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a tokenizer");
+        return error_no_memory(err, "a tokenizer");
     }
     if (!load(*tok, def, err)) {
         tokenizer_free(*tok);
@@ -406,16 +397,15 @@ static bool encode_text(
 bool tokenizer_encode(const struct tokenizer * tok, const char * text, size_t len, unsigned flags,
         struct token_ids * ids, struct lrnn_error * err) {
     if (len > TOKENIZER_MAX_TEXT_LEN) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "the text has %zu bytes; expected at most %d",
-                len, TOKENIZER_MAX_TEXT_LEN);
+        return error_bad_input(
+                err, "the text has %zu bytes; expected at most %d", len, TOKENIZER_MAX_TEXT_LEN);
     }
     const size_t n_before = ids->n;
     const bool   parse = (flags & LRNN_TOKENIZE_PARSE_SPECIAL) != 0;
     const bool   bos = (flags & LRNN_TOKENIZE_ADD_BOS) != 0 && tok->add_bos;
     const bool   eos = (flags & LRNN_TOKENIZE_ADD_EOS) != 0 && tok->add_eos;
     // the only error of most kinds; symbols_encode may replace it
-    error_set(
-            err, LRNN_ERROR_NO_MEMORY, "out of memory for the tokens of a text of %zu bytes", len);
+    error_no_memory(err, "the tokens of a text of %zu bytes", len);
 
     struct tokenize_work work = { .ids = ids };
     struct buffer        replaced = { 0 };

@@ -28,10 +28,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 #define TOKENIZER_MAX_TOKENS    (1 << 24)
 #define TOKENIZER_MAX_TOKEN_LEN 4096      // bytes in the file; GPT-NeoX has a token of 1024
 #define TOKENIZER_MAX_TEXT_LEN  (1 << 29) // bytes per call
@@ -142,7 +138,3 @@ bool tokenizer_spans(const struct tokenizer * tok, const char * text, size_t siz
 
 // Makes a decoder; see lrnn_decoder_new. NULL: out of memory.
 struct lrnn_decoder * decoder_new(const struct tokenizer * tok, bool continues);
-
-#ifdef __cplusplus
-}
-#endif

@@ -1,4 +1,4 @@
-#include "kit/batch.h"
+#include "kit/scan-case.h"
 
 #include "lrnn-ops.h"
 

@@ -1,4 +1,4 @@
-#include "kit/oracle.h"
+#include "kit/scan-case.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -513,7 +513,7 @@ static void combine(const struct attention * a, const struct work * w, int64_t h
     put_output(a, &w->all, 0, h, i);
 }
 
-static bool is_cache_type(enum ggml_type type) {
+static bool is_cache_format(enum ggml_type type) {
     return type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_Q8_0;
 }
 
@@ -527,8 +527,8 @@ static bool has_float(const struct ggml_tensor * op, int i) {
 static bool is_ours(const struct ggml_tensor * op) {
     const struct ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2], *mask = op->src[3];
     return op->op == GGML_OP_FLASH_ATTN_EXT && !has_float(op, 1) && !has_float(op, 2) &&
-           op->src[4] == NULL && q->type == GGML_TYPE_F32 && is_cache_type(k->type) &&
-           is_cache_type(v->type) && mask != NULL && mask->ne[2] == 1 && mask->ne[3] == 1 &&
+           op->src[4] == NULL && q->type == GGML_TYPE_F32 && is_cache_format(k->type) &&
+           is_cache_format(v->type) && mask != NULL && mask->ne[2] == 1 && mask->ne[3] == 1 &&
            q->ne[3] == 1 && k->ne[2] == v->ne[2];
 }
 

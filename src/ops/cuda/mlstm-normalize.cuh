@@ -1,6 +1,6 @@
 #pragma once
 
-// The gates and the normalizer of mLSTM, before signed-step.cuh or signed-plain.cuh:
+// The gates and the normalizer of mLSTM, before the scan:
 //
 //     m' = max(log_f + m, log_i) ,   f' = exp(log_f + m − m') ,   i' = exp(log_i − m')
 //     n ← f' n + i' b_t ,            below_t = max(|scale · n·c_t|, exp(−m')) + eps

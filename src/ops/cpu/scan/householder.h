@@ -5,6 +5,7 @@
 // whole rows through a single token.
 
 #include "scan-chunk.h"
+#include "scan-tiles.h"
 
 struct householder {
     struct scan_dims dims;
@@ -19,6 +20,6 @@ int64_t householder_step_size(const struct scan_dims * dims); // floats prepared
 void householder_step_prepare(const void * op, int64_t h, int64_t t0, int64_t t1, float * prep);
 void householder_step_run(const void * op, const struct tile * tile, const float * prep);
 
-// Token: one token, same bits as step.
+// Token: one token, bit-identical to step.
 int64_t householder_token_size(const struct scan_dims * dims);
 void householder_token_run(const void * op, const struct token * token, float * work);

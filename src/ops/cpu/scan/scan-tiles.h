@@ -59,7 +59,7 @@ struct tile_kernel {
     // computes once per segment what all tiles of a head share
     void (*prepare)(const void * op, int64_t h, int64_t t0, int64_t t1, float * prep);
     void (*run)(const void * op, const struct tile * tile, const float * prep);
-    // one token, same bits as the step path
+    // one token; bit-identical to the step path
     void (*token)(const void * op, const struct token * token, float * work);
 };
 

@@ -85,10 +85,10 @@ static void tile_load(const struct ggml_tensor * dst, const struct scan_dims * d
 
     memset(work, 0, (size_t) (2 * width * TILE_CHANNELS) * sizeof(float));
     if (weight != NULL) {
-        for (int64_t c = 0; c < conv->n; ++c) {
-            for (int64_t w = 0; w < width; ++w) {
-                packed_w[w * TILE_CHANNELS + c] =
-                        ((const float *) weight->data)[(conv->c0 + c) * width + w];
+        const float * from = (const float *) weight->data + conv->c0 * width; // [n][width]
+        for (int64_t w = 0; w < width; ++w) {
+            for (int64_t c = 0; c < conv->n; ++c) {
+                packed_w[w * TILE_CHANNELS + c] = from[c * width + w];
             }
         }
         conv->weight = packed_w;

@@ -5,6 +5,7 @@
 // rows through a single token.
 
 #include "scan-chunk.h"
+#include "scan-tiles.h"
 
 // The gates of one head and token: multiplier of S, multiplier of x, divisor of y.
 struct head_gate {
@@ -54,6 +55,6 @@ int64_t signed_step_A_size(const struct scan_dims * dims); // floats per head
 void signed_step_A(const struct signed_scan * op, int ith, int nth);
 void signed_step_run(const void * op, const struct tile * tile, const float * prep);
 
-// Token: one token, same bits as step.
+// Token: one token, bit-identical to step.
 int64_t signed_token_size(const struct scan_dims * dims);
 void signed_token_run(const void * op, const struct token * token, float * work);
