@@ -13,6 +13,9 @@ from enum import IntEnum
 
 import pytest
 
+# The line editor asks for brackets around pasted text while it edits.
+READY = r"\x1b\[\?2004h[^\n]*> "  # a line can be typed
+ENTERED = r"\x1b\[\?2004l\r\n"   # it was entered
 # A build with CUDA prints this on every machine without a GPU. Only test_cli.py looks at it.
 NO_GPU = re.compile(r"\Alrnn-[a-z ]+: no CUDA GPU was found[^\n]*; everything runs on the CPU\n")
 

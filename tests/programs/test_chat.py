@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import ENTERED, READY
 from safetensors.numpy import save_file
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -253,14 +254,14 @@ def test_terminal(chat):
     t.expect("/help")
     t.expect("> ")
     t.send("Hello\n")
-    t.expect("Hello\r?\n")
+    t.expect(ENTERED)
     if "qwen" in str(chat.model):
         t.expect("\x1b\\[2m")
     t.expect("..")
     t.send("\x03")
-    t.expect("\n[^\n]*> ")
+    t.expect(READY)
     t.send("/save s\n")
-    t.expect("\n[^\n]*> ")
+    t.expect(READY)
     t.send("\x04")
     assert t.close() == chat.lrnn.Code.OK, t.text()
     assert len(chat.check("s")) == 2
@@ -270,19 +271,19 @@ def test_impatient_ctrl_c(chat):
     """Ctrl-C again, before the program has stopped, does no more than once."""
     t = chat.lrnn.on_terminal("lrnn-cli", "-m", chat.model, "--chat", "-t", "1", "-n", "4",
                               "--greedy", "-b", "4096")
-    t.expect("> ")
+    t.expect(READY)
     t.send("a\n")
-    t.expect("a\r?\n.*> ")
+    t.expect(READY)
     t.send("x" * 3000 + "END\n")  # is read in one call
-    t.expect("END")
+    t.expect(ENTERED)
     for _ in range(50):
         time.sleep(0.003)
         os.kill(t.process.pid, signal.SIGINT)
-    t.expect("> ")
+    t.expect(READY)
     time.sleep(1.2)  # the last ones may still clear the next line
     t.send("/save s\n/undo\n")
     t.expect("\\([01] questions? so far\\)")
-    t.expect("> ")
+    t.expect(READY)
     t.send("\x04")
     assert t.close() == chat.lrnn.Code.OK, t.text()
     assert [m["content"] for m in chat.check("s")][0] == "a"

@@ -8,6 +8,7 @@ import subprocess
 import unicodedata
 
 import pytest
+from conftest import READY
 
 PROMPT = "3 1 4 1 5 9 2 6"
 ALL_TOKENS = ["--top-k", "0", "--top-p", "1", "--min-p", "0"]
@@ -267,7 +268,7 @@ def test_greeting_fits_the_terminal(lrnn, model, columns, env, expected):
                                 env=env)
     terminal.expect("> ")
     terminal.send("3 1 4\n")
-    terminal.expect(r"\x1b\[\?2004h[^\n]*> ")
+    terminal.expect(READY)
     terminal.send("\x04")
     assert terminal.close() == lrnn.Code.OK
     lines = terminal.lines()
@@ -300,7 +301,7 @@ class Dialog:
         self.terminal.expect("> ")
         # the editor draws a message of several lines again and again, but is ready only once
         is_plain = options.get("term") == "dumb"
-        self.ready = "\n[^\n]*> " if is_plain else r"\x1b\[\?2004h[^\n]*> "
+        self.ready = "\n[^\n]*> " if is_plain else READY
         self.send, self.expect = self.terminal.send, self.terminal.expect
 
     def enter(self, text):
