@@ -1,9 +1,15 @@
 #pragma once
 
 // Checks: counted, and printed if they fail. The worst error among many cases is kept and printed.
+// Includes the standard headers that nearly every test needs.
 
+#include <math.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {

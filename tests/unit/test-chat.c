@@ -1,6 +1,6 @@
 // Chat formats: the tokens of a conversation, spelled out, are the text that Jinja makes of it
-// (tests/data/chat/cases.jsonl). Names of special tokens inside messages do not become special
-// tokens. A conversation that continues begins with the tokens of the shorter one.
+// (test-chat-cases.py). Names of special tokens inside messages do not become special tokens. A
+// conversation that continues begins with the tokens of the shorter one.
 //
 // The model is a golden one with a tokenizer of bytes and all special tokens of the formats. Its
 // file has the Jinja source of the format, which must be recognized.
@@ -13,9 +13,6 @@
 #include "lrnn.h"
 #include "text/chat.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { N_BYTES = 256, MAX_MESSAGES = 16, TYPE_CONTROL = 3, TYPE_BYTE = 6 };
@@ -94,7 +91,7 @@ static void set_roles(struct conversation * c, bool system) {
     }
 }
 
-// Reads a line of cases.jsonl if it is of this format.
+// Reads a case if it is of this format.
 static bool read_case(
         const char * line, size_t size, const char * format, struct conversation * c) {
     static const char * const keys[] = { "format", "no_thinking", "text", "messages", "system" };
@@ -191,7 +188,7 @@ static void expect_no_forgery(struct test * t, const struct lrnn_chat * chat,
 static int64_t test_cases(struct test * t, const struct lrnn_model * model,
         const struct lrnn_chat * chat, const char * format) {
     size_t  size;
-    char *  data = (char *) test_read_file(LRNN_CHAT_DATA "/cases.jsonl", &size);
+    char *  data = (char *) test_read_file(LRNN_CASES, &size);
     int64_t n = 0;
     for (char *line = data, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
         struct conversation c;

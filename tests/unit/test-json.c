@@ -1,14 +1,10 @@
 // JSON. Reading: the grammar of RFC 8259, values at paths, the text of strings; and on random
-// documents, whole and damaged, the same results as Python's json module (data/json-cases.txt, made
-// by tools/make-dataset-tests.py). Writing: strings of any bytes, nested objects and arrays.
+// documents, whole and damaged, the same results as Python's json module (test-json-cases.py).
+// Writing: strings of any bytes, nested objects and arrays.
 
 #include "base/json-read.h"
 #include "base/json-write.h"
 #include "kit/check.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 // Reads a copy that ends with its last byte, so the address sanitizer sees any read beyond it.
 static enum json_kind read_copy(const char * text, size_t size, const char * path,
@@ -383,8 +379,8 @@ static void describe(
 }
 
 static void test_random(struct test * t) {
-    FILE * file = fopen(LRNN_JSON_CASES, "rb");
-    test_check(t, file != NULL, "cannot open %s", LRNN_JSON_CASES);
+    FILE * file = fopen(LRNN_CASES, "rb");
+    test_check(t, file != NULL, "cannot open %s", LRNN_CASES);
     if (file == NULL) {
         return;
     }
@@ -416,7 +412,7 @@ static void test_random(struct test * t) {
         test_check(
                 t, strcmp(ours, told) == 0, "%.*s: %s, expected %s", (int) size, text, ours, told);
     }
-    test_check(t, n >= 900, "%d documents in %s", n, LRNN_JSON_CASES);
+    test_check(t, n >= 900, "%d documents in %s", n, LRNN_CASES);
     printf("random documents: %d, %d of them refused, as by Python's json\n", n, n_refused);
     buffer_free(&decoded);
     free(text);

@@ -1,12 +1,8 @@
-// NFC of the cases in tests/data/nfc-cases.txt: decompositions, Hangul, marks in any order, and
-// marks between a starter and a mark that would compose.
+// NFC of the cases of test-unicode-cases.py: decompositions, Hangul, marks in any order, and marks
+// between a starter and a mark that would compose.
 
 #include "base/unicode.h"
 #include "kit/check.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 // Reads code points up to the first character that is neither a digit nor a space.
 static size_t read_points(char ** p, char * out) {
@@ -32,18 +28,15 @@ static bool nfc_is(const char * text, size_t size, const char * expected, size_t
 
 int main(void) {
     struct test t = { 0 };
-    FILE *      f = fopen(LRNN_NFC_CASES, "r");
+    FILE *      f = fopen(LRNN_CASES, "r");
     char        line[1024];
     int64_t     n_cases = 0, n_changed = 0;
-    if (!test_check(&t, f != NULL, "cannot open %s", LRNN_NFC_CASES)) {
+    if (!test_check(&t, f != NULL, "cannot open %s", LRNN_CASES)) {
         return test_end(&t, "test-unicode");
     }
     while (fgets(line, sizeof(line), f) != NULL) {
-        char   text[512], expected[512];
-        char * p = line;
-        if (line[0] == '#') {
-            continue;
-        }
+        char         text[512], expected[512];
+        char *       p = line;
         const size_t n_text = read_points(&p, text);
         p += *p == ';';
         const size_t n_expected = read_points(&p, expected);

@@ -1,9 +1,6 @@
-#!/usr/bin/env python3
-"""Writes tests/data/nfc-cases.txt.
+"""Writes the cases of test-unicode.c, one per line: the code points of a text, a semicolon, and
+those of its NFC by Python's unicodedata.
 
-usage: make-unicode-tests.py OUT.txt
-
-One case per line: the code points of a text, a semicolon, those of its NFC by Python's unicodedata.
 Only characters of Unicode 3.2 occur. The tables of src/base/unicode-tables.h have a later version,
 and Unicode never changes the normalization of a character.
 """
@@ -86,8 +83,6 @@ def main():
         return " ".join(f"{ord(c):04X}" for c in text)
 
     with open(sys.argv[1], "w", encoding="ascii") as f:
-        f.write("# Made by tests/tools/make-unicode-tests.py with Unicode "
-                f"{unicodedata.unidata_version}. Do not edit.\n")
         for text in dict.fromkeys(texts):
             f.write(f"{points(text)};{points(unicodedata.normalize('NFC', text))}\n")
 
