@@ -9,8 +9,6 @@
 
 #include "lrnn.h"
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 
 struct temporary;

@@ -2,15 +2,13 @@
 
 // Reading JSON (RFC 8259) in one pass over memory: checks the whole text, strictly, and finds the
 // values at given paths. There is no tree and no allocation; a value points into the text. See
-// base/json-write.h for writing.
+// examples/json/json-write.h for writing.
 //
 // If an object has a key twice, the last one counts, as in most parsers:
 // {"a": {"b": 1}, "a": {}} has no a.b.
 
 #include "base/buffer.h"
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 enum {

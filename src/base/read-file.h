@@ -4,8 +4,5 @@
 
 #include "lrnn.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-
 // The caller frees *data. The path "-" means stdin.
 bool read_file(const char * path, char ** data, size_t * size, struct lrnn_error * err);

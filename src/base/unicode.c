@@ -52,21 +52,16 @@ int utf8_decode(const char * p, const char * end, uint32_t * cp, int * bad) {
 }
 
 uint32_t utf8_next(const char ** p) {
-    const uint8_t * s = (const uint8_t *) *p;
-    if (s[0] < 0x80) {
-        *p += 1;
-        return s[0];
+    const uint8_t first = (uint8_t) *(*p)++;
+    if (first < 0x80) {
+        return first;
     }
-    if (s[0] < 0xE0) {
-        *p += 2;
-        return (s[0] & 0x1Fu) << 6 | (s[1] & 0x3Fu);
+    const int n = first < 0xE0 ? 1 : first < 0xF0 ? 2 : 3; // bytes that follow
+    uint32_t  c = first & (0x3Fu >> n);
+    for (int i = 0; i < n; ++i) {
+        c = c << 6 | ((uint8_t) *(*p)++ & 0x3Fu);
     }
-    if (s[0] < 0xF0) {
-        *p += 3;
-        return (s[0] & 0x0Fu) << 12 | (s[1] & 0x3Fu) << 6 | (s[2] & 0x3Fu);
-    }
-    *p += 4;
-    return (s[0] & 0x07u) << 18 | (s[1] & 0x3Fu) << 12 | (s[2] & 0x3Fu) << 6 | (s[3] & 0x3Fu);
+    return c;
 }
 
 int utf8_encode(uint32_t cp, char out[4]) {
@@ -149,19 +144,26 @@ bool utf8_replace(const char * text, size_t len, bool each_byte, struct buffer *
 // Classes
 //
 
-// Returns the value of the range that contains cp. An entry of the table is
-// `first << shift | value`, where first is the first code point of the range.
-static uint32_t range_find(const uint32_t * table, size_t n, int shift, uint32_t cp) {
-    size_t lo = 0, hi = n; // range lo starts at or before cp, range hi after it
+// The last entry of a sorted table whose key is at most `key`; that of the first entry must be. The
+// key of an entry is (entry >> shift) & mask: in most tables the first code point of a range.
+static size_t range_find(const uint32_t * table, size_t n, int shift, uint32_t mask, uint32_t key) {
+    size_t lo = 0, hi = n;
     while (hi - lo > 1) {
         const size_t mid = lo + (hi - lo) / 2;
-        if (table[mid] >> shift <= cp) {
+        if ((table[mid] >> shift & mask) <= key) {
             lo = mid;
         } else {
             hi = mid;
         }
     }
-    return table[lo] & ((1u << shift) - 1);
+    return lo;
+}
+
+enum { CLASS_MARK = 4 };
+
+static uint32_t class_find(uint32_t cp) {
+    return unicode_classes[range_find(unicode_classes, COUNT(unicode_classes), 3, UINT32_MAX, cp)] &
+           7;
 }
 
 enum char_class char_class_of(uint32_t cp) {
@@ -174,11 +176,12 @@ enum char_class char_class_of(uint32_t cp) {
         }
         return cp == ' ' || cp - '\t' < 5 ? CHAR_CLASS_SPACE : CHAR_CLASS_OTHER;
     }
-    return (enum char_class) range_find(unicode_classes, COUNT(unicode_classes), 2, cp);
+    const uint32_t found = class_find(cp);
+    return found == CLASS_MARK ? CHAR_CLASS_OTHER : (enum char_class) found;
 }
 
 bool char_is_mark(uint32_t cp) {
-    return cp >= 0x300 && range_find(unicode_marks, COUNT(unicode_marks), 1, cp) != 0;
+    return cp >= 0x300 && class_find(cp) == CLASS_MARK;
 }
 
 //
@@ -199,23 +202,29 @@ bool char_is_mark(uint32_t cp) {
 #define HANGUL_N_T 28u
 
 static uint32_t combining_class(uint32_t cp) {
-    return cp < NFC_FIRST ? 0 : range_find(unicode_combining, COUNT(unicode_combining), 8, cp);
+    const size_t at = range_find(unicode_combining, COUNT(unicode_combining), 8, UINT32_MAX, cp);
+    return cp < NFC_FIRST ? 0 : unicode_combining[at] & 0xFF;
 }
 
-static const uint32_t * decomposition_find(uint32_t cp) {
-    size_t lo = 0, hi = COUNT(unicode_decompositions);
-    while (lo < hi) {
-        const size_t mid = lo + (hi - lo) / 2;
-        if (unicode_decompositions[mid][0] == cp) {
-            return unicode_decompositions[mid];
-        }
-        if (unicode_decompositions[mid][0] < cp) {
-            lo = mid + 1;
-        } else {
-            hi = mid;
-        }
+enum { RUN_SHIFT = 12, RUN_INDEX = (1 << RUN_SHIFT) - 1 }; // of unicode_runs
+
+// The decomposition of a character into *first and, unless it is 0, *second
+static void decomposition_get(uint32_t index, uint32_t * first, uint32_t * second) {
+    *first = unicode_decompositions[index] & 0xFFFFF;
+    *second = unicode_seconds[unicode_decompositions[index] >> 20];
+}
+
+static bool decomposition_find(uint32_t cp, uint32_t * first, uint32_t * second) {
+    const size_t   n = COUNT(unicode_runs);
+    const size_t   run = range_find(unicode_runs, n, RUN_SHIFT, UINT32_MAX, cp);
+    const uint32_t index = unicode_runs[run] & RUN_INDEX;
+    const uint32_t end =
+            run + 1 < n ? unicode_runs[run + 1] & RUN_INDEX : COUNT(unicode_decompositions);
+    const uint32_t at = cp - (unicode_runs[run] >> RUN_SHIFT); // huge before the first run
+    if (at < end - index) {
+        decomposition_get(index + at, first, second);
     }
-    return NULL;
+    return at < end - index;
 }
 
 static uint32_t composition_find(uint32_t a, uint32_t b) { // 0: none
@@ -228,12 +237,16 @@ static uint32_t composition_find(uint32_t a, uint32_t b) { // 0: none
     }
     size_t lo = 0, hi = COUNT(unicode_compositions);
     while (lo < hi) {
-        const size_t     mid = lo + (hi - lo) / 2;
-        const uint32_t * d = unicode_decompositions[unicode_compositions[mid]];
-        if (d[1] == a && d[2] == b) {
-            return d[0];
+        const size_t   mid = lo + (hi - lo) / 2;
+        const uint32_t index = unicode_compositions[mid];
+        uint32_t       first, second;
+        decomposition_get(index, &first, &second);
+        if (first == a && second == b) {
+            const uint32_t run = unicode_runs[range_find(
+                    unicode_runs, COUNT(unicode_runs), 0, RUN_INDEX, index)];
+            return (run >> RUN_SHIFT) + index - (run & RUN_INDEX);
         }
-        if (d[1] < a || (d[1] == a && d[2] < b)) {
+        if (first < a || (first == a && second < b)) {
             lo = mid + 1;
         } else {
             hi = mid;
@@ -257,16 +270,10 @@ struct segment {
 };
 
 static bool segment_push(struct segment * s, uint32_t cp, uint32_t ccc) {
-    if (s->n == s->capacity) {
-        const size_t  capacity = s->capacity == 0 ? 64 : s->capacity * 2;
-        struct mark * p = realloc(s->marks, 2 * capacity * sizeof(*p));
-        if (p == NULL) {
-            return false;
-        }
-        s->marks = p;
-        s->sorted = p + capacity;
-        s->capacity = capacity;
+    if (!array_grow(&s->marks, &s->capacity, s->n + 1, 2 * sizeof(s->marks[0]))) {
+        return false;
     }
+    s->sorted = s->marks + s->capacity;
     s->marks[s->n++] = (struct mark) { cp, ccc };
     return true;
 }
@@ -354,12 +361,8 @@ static bool segment_decompose(struct segment * s, uint32_t cp, struct buffer * o
     // only the first character of a decomposition decomposes further
     uint32_t tail[8];
     int      n_tail = 0;
-    for (const uint32_t * d = decomposition_find(cp); d != NULL && n_tail < 8;
-            d = decomposition_find(cp)) {
-        cp = d[1];
-        if (d[2] != 0) {
-            tail[n_tail++] = d[2];
-        }
+    while (n_tail < 8 && decomposition_find(cp, &cp, &tail[n_tail])) {
+        n_tail += tail[n_tail] != 0;
     }
     bool ok = segment_add(s, cp, out);
     while (ok && n_tail > 0) {

@@ -8,8 +8,6 @@
 
 #include "base/buffer.h"
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 //

@@ -7,9 +7,6 @@
 
 #include "gguf.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-
 bool gguf_write_metadata(
         struct atomic_file * out, const struct gguf_context * gguf, struct lrnn_error * err);
 

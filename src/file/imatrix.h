@@ -17,10 +17,6 @@
 
 #include "lrnn.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 struct imatrix_entry {
     char     name[64]; // of the weight
     int64_t  n_per_row;

@@ -22,10 +22,6 @@
 #include "ggml.h"
 #include "gguf.h" // enum gguf_type; none of its functions
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 struct model_file;
 
 // A key with its value. A scalar is stored like an array of one element.

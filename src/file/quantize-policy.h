@@ -15,10 +15,6 @@
 #include "lrnn.h"
 #include "ggml.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 // Finds a quantization type by its name, in upper or lower case. Returns false if there is none.
 bool quantize_type_find(const char * name, enum ggml_type * type);
 

@@ -3,7 +3,6 @@
 #include "base/error.h"
 
 #include <math.h>
-#include <stdio.h>
 
 // Where an op reports why it is rejected: only the first reason counts.
 static struct lrnn_error * first_error(const struct graph * g) {

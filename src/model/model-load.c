@@ -10,7 +10,6 @@
 #include "model/weights.h"
 #include "text/tokenizer.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static const char * quote(char * buf, size_t size, const char * text) {

@@ -10,10 +10,7 @@
 #include "ggml-alloc.h"
 #include "ggml-cpu.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

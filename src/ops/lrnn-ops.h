@@ -20,7 +20,6 @@
 #include "ggml.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 struct lrnn_error; // see lrnn.h

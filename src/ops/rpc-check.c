@@ -12,7 +12,6 @@
 #include "ggml-backend.h"
 #include "ggml-impl.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>

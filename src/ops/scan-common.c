@@ -3,7 +3,6 @@
 #include "lrnn.h" // struct lrnn_error
 
 #include <inttypes.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

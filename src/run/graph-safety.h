@@ -25,9 +25,6 @@
 #include "ggml.h"
 #include "ggml-backend.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-
 // Resets the scheduler, checks the rules, pins every scan to the backend of its state, allocates
 // the graph, and verifies that every scan updates its state and not a copy. On failure the graph
 // must not be computed.

@@ -8,9 +8,6 @@
 #include "base/buffer.h"
 #include "base/slice.h"
 
-#include <stdbool.h>
-#include <stdint.h>
-
 enum chat_role { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT, N_CHAT_ROLES };
 
 extern const char * const CHAT_ROLE_NAMES[N_CHAT_ROLES];

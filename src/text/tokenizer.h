@@ -24,10 +24,6 @@
 #include "lrnn.h"
 #include "base/slice.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #define TOKENIZER_MAX_TOKENS    (1 << 24)
 #define TOKENIZER_MAX_TOKEN_LEN 4096      // bytes in the file; GPT-NeoX has a token of 1024
 #define TOKENIZER_MAX_TEXT_LEN  (1 << 29) // bytes per call

@@ -51,10 +51,10 @@ def runs(value_of):
     return out
 
 
-def write_array(f, declaration, items):
-    f.write(f"{declaration} = {{\n")
+def write_array(f, name, numbers):
+    f.write(f"static const uint32_t {name}[] = {{\n")
     line = ""
-    for item in items:
+    for item in (f"0x{n:x}" if n > 9 else str(n) for n in numbers):
         if line and len(line) + len(item) + 7 > 100:
             f.write(f"    {line},\n")
             line = ""
@@ -69,7 +69,8 @@ def main():
     marks = members(r"\p{M}")
 
     def class_of(c):
-        return 1 if c in letters else 2 if c in numbers else 3 if c in spaces else 0
+        kinds = (letters, numbers, spaces, marks)
+        return next((i + 1 for i, kind in enumerate(kinds) if c in kind), 0)
 
     pairs = []     # (code point, first, second or 0), without Hangul, which is computed
     for c in CODE_POINTS:
@@ -84,34 +85,38 @@ def main():
     composing = [(a, b, c) for c, a, b in pairs if b and NFC(chr(c)) == chr(c)]
     index = {c: i for i, (c, _, _) in enumerate(pairs)}
 
+    # code points with decompositions form runs; the characters of a pair that come second are few
+    starts = [i for i, (c, _, _) in enumerate(pairs) if i == 0 or pairs[i - 1][0] != c - 1]
+    seconds = sorted({b for _, _, b in pairs})
+    assert len(pairs) < 1 << 12 and max(a for _, a, _ in pairs) < 1 << 20
+
     with open(sys.argv[1], "w", encoding="ascii") as f:
         f.write("#pragma once\n\n")
         f.write("// Made by tests/tools/make-unicode-tables.py with tokenizers "
                 f"{tokenizers.__version__} and Unicode {unicodedata.unidata_version}.\n"
                 "// Do not edit.\n// clang-format off\n\n#include <stdint.h>\n\n")
 
-        f.write("// first code point of a range << 2 | class: "
-                "0 other, 1 letter, 2 number, 3 white space\n")
-        write_array(f, "static const uint32_t unicode_classes[]",
-                    [f"0x{c << 2 | v:06x}" for c, v in runs(class_of)])
-
-        f.write("// first code point of a range << 1 | 1 for marks\n")
-        write_array(f, "static const uint32_t unicode_marks[]",
-                    [f"0x{c << 1 | v:06x}" for c, v in runs(lambda c: int(c in marks))])
+        f.write("// first code point of a range << 3 | class: "
+                "0 other, 1 letter, 2 number, 3 white space, 4 mark\n")
+        write_array(f, "unicode_classes", [c << 3 | v for c, v in runs(class_of)])
 
         f.write("// first code point of a range << 8 | canonical combining class\n")
-        write_array(f, "static const uint32_t unicode_combining[]",
-                    [f"0x{c << 8 | v:08x}" for c, v in runs(combining)])
+        write_array(f, "unicode_combining", [c << 8 | v for c, v in runs(combining)])
 
-        f.write("// code point and its decomposition into one (then 0) or two, "
-                "sorted by code point\n")
-        write_array(f, "static const uint32_t unicode_decompositions[][3]",
-                    [f"{{0x{c:x},0x{a:x},0x{b:x}}}" for c, a, b in pairs])
+        f.write("// first code point of a run that decomposes << 12 "
+                "| index of its decomposition\n")
+        write_array(f, "unicode_runs", [pairs[i][0] << 12 | i for i in starts])
+
+        f.write("// decompositions: index of the second code point << 20 | the first\n")
+        write_array(f, "unicode_decompositions",
+                    [seconds.index(b) << 20 | a for _, a, b in pairs])
+
+        f.write("// second code points; 0: there is none\n")
+        write_array(f, "unicode_seconds", seconds)
 
         f.write("// indices of the decompositions that NFC undoes, "
                 "sorted by the two code points\n")
-        write_array(f, "static const uint16_t unicode_compositions[]",
-                    [str(index[c]) for _, _, c in sorted(composing)])
+        write_array(f, "unicode_compositions", [index[c] for _, _, c in sorted(composing)])
 
 
 main()

@@ -2,7 +2,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
-#include "base/json-write.h"
+#include "json/json-write.h"
 #include "eval/scores/model-facts.h"
 
 #include <inttypes.h>

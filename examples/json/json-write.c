@@ -1,4 +1,4 @@
-#include "base/json-write.h"
+#include "json/json-write.h"
 
 #include "base/unicode.h"
 
