@@ -386,7 +386,7 @@ static bool load(struct chat * chat, const char * path, struct lrnn_error * err)
     struct conversation c = { 0 };
     struct token_list   tokens = { 0 };
     struct state_file   f;
-    if (!state_file_read(&f, path, &g->info, g->session, err)) {
+    if (!state_file_read(&f, path, g->session, err)) {
         return false;
     }
     bool ok = true;

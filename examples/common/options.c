@@ -1,6 +1,7 @@
 #include "options.h"
 
 #include "base/error.h"
+#include "base/slice.h"
 #include "describe.h"
 
 #include <ctype.h>
@@ -155,38 +156,6 @@ static const struct option * find_option(const struct program * program, const c
 // The nearest name to a mistyped one
 //
 
-// The number of insertions, deletions, replacements and swaps of neighbors that turn a into b.
-static int edit_distance(const char * a, const char * b) {
-    const int na = (int) strlen(a);
-    const int nb = (int) strlen(b);
-    int       d[NAME_MAX_CHARS][NAME_MAX_CHARS];
-
-    if (na >= NAME_MAX_CHARS || nb >= NAME_MAX_CHARS) {
-        return NAME_MAX_CHARS;
-    }
-    for (int i = 0; i <= na; ++i) {
-        for (int j = 0; j <= nb; ++j) {
-            if (i == 0 || j == 0) {
-                d[i][j] = i + j;
-                continue;
-            }
-            int best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
-            if (best > d[i - 1][j] + 1) {
-                best = d[i - 1][j] + 1;
-            }
-            if (best > d[i][j - 1] + 1) {
-                best = d[i][j - 1] + 1;
-            }
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
-                    best > d[i - 2][j - 2] + 1) {
-                best = d[i - 2][j - 2] + 1;
-            }
-            d[i][j] = best;
-        }
-    }
-    return d[na][nb];
-}
-
 // Finds the long name most similar to a mistyped one; false if none is similar enough.
 static bool find_nearest(
         const struct program * program, const char * name, char * nearest, size_t nearest_size) {
@@ -203,7 +172,7 @@ static bool find_nearest(
         for (int j = 0; option_is_named(o) && option_word(o->names, ", ", j, w, sizeof(w)); ++j) {
             const bool is_long = strncmp(w, "--", 2) == 0;
             const bool is_prefix = strncmp(w, name, (size_t) length) == 0; // --tok for --tokens
-            const int  distance = is_prefix ? 0 : edit_distance(name, w);
+            const int  distance = is_prefix ? 0 : slice_distance(slice_of(name), slice_of(w));
             if (is_long && distance <= best && (!found || distance < best)) {
                 best = distance;
                 found = true;

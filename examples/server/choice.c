@@ -88,7 +88,9 @@ bool choice_begin(struct choice_tools * t, struct choice * c, struct lrnn_error 
 
 void choice_end(struct choice * c) {
     lrnn_generation_free(c->generation);
+    free(c->tokens);
     c->generation = NULL;
+    c->tokens = NULL;
 }
 
 //

@@ -92,11 +92,13 @@ static void write_entry(
     write_bytes(out, model, token);
 }
 
-static void write_content(
-        FILE * out, const struct lrnn_model * model, const struct token_score * scores, int64_t n) {
+static void write_content(struct text * t, const struct lrnn_model * model,
+        const struct token_score * scores, int64_t n) {
+    FILE * out = t->out;
     fputs("\"content\":[", out);
     for (int64_t i = 0; i < n; ++i) {
         const struct token_score * score = &scores[i];
+        text_send(t);
         fputs(i > 0 ? "," : "", out);
         write_entry(out, model, score->token, score->log_prob);
         fputs(",\"top_logprobs\":[", out);
@@ -123,21 +125,23 @@ static int64_t count_characters(const char * text, size_t size) {
 }
 
 static void write_offsets(
-        FILE * out, struct choice_cursor * at, const struct token_score * scores, int64_t n) {
-    fputs(",\"text_offset\":[", out);
+        struct text * t, struct choice_cursor * at, const struct token_score * scores, int64_t n) {
+    fputs(",\"text_offset\":[", t->out);
     for (int64_t i = 0; i < n; ++i) {
         size_t size = 0;
-        fprintf(out, "%s%" PRId64, i > 0 ? "," : "", at->offset);
+        text_send(t);
+        fprintf(t->out, "%s%" PRId64, i > 0 ? "," : "", at->offset);
         if (at->decoder != NULL) {
             const char * text = lrnn_decoder_push(at->decoder, scores[i].token, &size);
             at->offset += count_characters(text, size);
         }
     }
-    fputs("],", out);
+    fputs("],", t->out);
 }
 
 // The scores that have not been sent.
-static void write_log_probs(FILE * out, struct completion * c, int64_t i) {
+static void write_log_probs(struct text * t, struct completion * c, int64_t i) {
+    FILE *                     out = t->out;
     const struct lrnn_model *  model = c->server->model;
     const struct choice *      choice = &c->job->choices[i];
     struct choice_cursor *     at = &c->cursors[i];
@@ -153,16 +157,19 @@ static void write_log_probs(FILE * out, struct completion * c, int64_t i) {
     if (!c->is_chat) {
         fputs("\"tokens\":[", out);
         for (int64_t k = 0; k < n; ++k) {
+            text_send(t);
             fputs(k > 0 ? "," : "", out);
             write_token(out, model, scores[k].token);
         }
         fputs("],\"token_logprobs\":[", out);
         for (int64_t k = 0; k < n; ++k) {
+            text_send(t);
             fputs(k > 0 ? "," : "", out);
             write_log_prob(out, scores[k].log_prob);
         }
         fputs("],\"top_logprobs\":[", out);
         for (int64_t k = 0; k < n; ++k) {
+            text_send(t);
             fputs(k > 0 ? "," : "", out);
             if (isnan(scores[k].log_prob)) {
                 fputs("null", out);
@@ -171,9 +178,9 @@ static void write_log_probs(FILE * out, struct completion * c, int64_t i) {
             }
         }
         putc(']', out);
-        write_offsets(out, at, scores, n);
+        write_offsets(t, at, scores, n);
     }
-    write_content(out, model, scores, n);
+    write_content(t, model, scores, n);
     putc('}', out);
     at->n_scores = choice->n_scores;
 }
@@ -255,7 +262,8 @@ static void write_text(FILE * out, struct completion * c, int64_t i) {
     at->is_begun = true;
 }
 
-void completion_write(FILE * out, struct completion * c) {
+void completion_write(struct text * t, struct completion * c) {
+    FILE * out = t->out;
     write_head(out, c, false);
     fputs(",\"choices\":[", out);
     for (int64_t i = 0; i < c->job->n_choices; ++i) {
@@ -263,7 +271,8 @@ void completion_write(FILE * out, struct completion * c) {
         fputs(c->is_chat ? "\"message\":{\"role\":\"assistant\",\"content\":" : "\"text\":", out);
         write_text(out, c, i);
         fputs(c->is_chat ? "}" : "", out);
-        write_log_probs(out, c, i);
+        write_log_probs(t, c, i);
+        text_send(t);
         fprintf(out, ",\"finish_reason\":%s}", reason_of(&c->job->choices[i]));
     }
     putc(']', out);
@@ -281,7 +290,8 @@ static void end_event(FILE * out, const char * reason) {
     fprintf(out, ",\"finish_reason\":%s}]}\n\n", reason);
 }
 
-static void write_choice_events(FILE * out, struct completion * c, int64_t i) {
+static void write_choice_events(struct text * t, struct completion * c, int64_t i) {
+    FILE *                 out = t->out;
     const struct choice *  choice = &c->job->choices[i];
     struct choice_cursor * at = &c->cursors[i];
     if (at->is_done) {
@@ -301,7 +311,7 @@ static void write_choice_events(FILE * out, struct completion * c, int64_t i) {
         fputs(c->is_chat ? "\"delta\":{\"content\":" : "\"text\":", out);
         write_text(out, c, i);
         fputs(c->is_chat ? "}" : "", out);
-        write_log_probs(out, c, i);
+        write_log_probs(t, c, i);
         end_event(out, is_done && !c->is_chat ? reason_of(choice) : "null");
     }
     if (is_done && c->is_chat) {
@@ -312,8 +322,9 @@ static void write_choice_events(FILE * out, struct completion * c, int64_t i) {
     at->is_done = is_done;
 }
 
-bool completion_write_events(FILE * out, struct completion * c) {
+bool completion_write_events(struct text * t, struct completion * c) {
     const struct job * job = c->job;
+    FILE *             out = t->out;
     if (job->err.kind != LRNN_ERROR_NONE) {
         fputs("data: ", out);
         error_write(out, status_of(job->err.kind), NULL, job->err.text);
@@ -321,7 +332,10 @@ bool completion_write_events(FILE * out, struct completion * c) {
         return true;
     }
     for (int64_t i = 0; i < job->n_choices; ++i) {
-        write_choice_events(out, c, i);
+        write_choice_events(t, c, i);
+        if (text_is_large(t)) {
+            return false;
+        }
     }
     if (job->n_done < job->n_choices) {
         return false;

@@ -24,13 +24,15 @@ struct completion {
     int64_t                n_prompts;
     struct choice_cursor * cursors; // [n_choices]
     bool                   is_chat;
-    int64_t                n_stable; // tokens that a longer conversation has too; 0: unknown
+    int64_t                n_entries; // of the reply, at most; see check_size
+    int64_t                n_stable;  // tokens that a longer conversation has too; 0: unknown
     char                   id[48];
     int64_t                created_s;
 };
 
-// The caller holds the lock of the job.
-void completion_write(FILE * out, struct completion * c);
+// All results, of a job that is done.
+void completion_write(struct text * t, struct completion * c);
 
-// The next pieces, as server-sent events. True if everything has been written.
-bool completion_write_events(FILE * out, struct completion * c);
+// The next results, as server-sent events. The caller holds the lock of the job. True if everything
+// has been written; it may be called again at once if the text is large.
+bool completion_write_events(struct text * t, struct completion * c);

@@ -12,7 +12,12 @@
 #include <string.h>
 #include <time.h>
 
-enum { DEFAULT_MAX_TOKENS = 16, POLL_MS = 100 };
+enum {
+    DEFAULT_MAX_TOKENS = 16,
+    POLL_MS = 100,
+    ENTRIES_MAX = 1 << 20,   // of a reply
+    ENTRIES_WHOLE = 1 << 12, // more are sent in pieces
+};
 
 static void completion_free(struct completion * c) {
     if (c == NULL) {
@@ -61,7 +66,8 @@ static bool load_base(struct completion * c, struct http_call * call) {
     if (c->base == NULL) {
         return no_memory(call);
     }
-    if (!named_state_load(s->state_dir, c->request.state, &s->info, c->base, &err)) {
+    if (!named_state_load(
+                s->state_dir, c->request.state, scheduler_session(s->scheduler), c->base, &err)) {
         return REFUSE_ERROR(call, "state", &err);
     }
     if (c->base->tokens == NULL && c->request.echo && c->request.n_top >= 0) {
@@ -218,6 +224,22 @@ static bool check_max_tokens(struct completion * c, struct http_call * call) {
     return true;
 }
 
+// A small request must not make an enormous reply: echoed tokens count once, and a token with
+// log-probabilities as often as it has alternatives, and 4 times more for itself.
+static bool check_size(struct completion * c, struct http_call * call) {
+    const struct request * r = &c->request;
+    for (int64_t i = 0; i < c->n_prompts; ++i) {
+        c->n_entries +=
+                (r->echo ? c->prompts[i].n_tokens : 0) + (r->n_top >= 0 ? r->max_tokens : 0);
+    }
+    c->n_entries *= r->n * (r->n_top >= 0 ? 4 + r->n_top : 1);
+    return c->n_entries <= ENTRIES_MAX ||
+           REFUSE(call, 400, r->n_top >= 0 ? "logprobs" : "echo",
+                   "the reply would have up to %" PRId64 " entries; expected at most %d; lower n, "
+                   "max_tokens or logprobs",
+                   c->n_entries, ENTRIES_MAX);
+}
+
 static uint64_t random_seed(struct server * s) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -286,26 +308,39 @@ static bool submit(struct completion * c, struct http_call * call) {
 // The reply
 //
 
-static void produce(struct http_stream * stream, void * user) {
+static bool produce_events(struct http_stream * stream, void * user) {
     struct completion * c = user;
     int64_t             n_seen = -1;
     for (bool is_done = false; !is_done;) {
         struct text * t = text_new();
         if (t == NULL) {
-            return;
+            return false;
         }
         pthread_mutex_lock(&c->job->mutex);
         n_seen = job_wait(c->job, n_seen, POLL_MS);
-        is_done = completion_write_events(t->out, c);
+        is_done = completion_write_events(t, c);
         pthread_mutex_unlock(&c->job->mutex);
-        fflush(t->out);
-        const bool ok = t->size > 0 ? http_stream_write(stream, t->data, t->size)
-                                    : !http_stream_is_gone(stream, ":\n\n");
+        t->stream = stream;                      // not before: nothing is sent with the lock
+        n_seen = text_is_large(t) ? -1 : n_seen; // there may be more
+        const bool ok = ftell(t->out) > 0 ? text_end(t) : !http_stream_is_gone(stream, ":\n\n");
         text_free(t);
         if (!ok) {
-            return;
+            return false;
         }
     }
+    return true;
+}
+
+static bool produce_whole(struct http_stream * stream, void * user) {
+    struct text * t = text_new();
+    if (t == NULL) {
+        return false;
+    }
+    t->stream = stream;
+    completion_write(t, user);
+    const bool ok = text_end(t);
+    text_free(t);
+    return ok;
 }
 
 static void release(void * user) {
@@ -332,12 +367,9 @@ static bool wait_for(struct completion * c, struct http_call * call) {
 }
 
 static void reply_whole(struct completion * c, struct http_call * call) {
-    struct text * t = wait_for(c, call) ? text_new() : NULL;
-    if (c->job->err.kind != LRNN_ERROR_NONE) {
-        return;
-    }
+    struct text * t = text_new();
     if (t != NULL) {
-        completion_write(t->out, c);
+        completion_write(t, c);
     }
     reply_json(call, 200, t);
 }
@@ -373,7 +405,7 @@ static bool check_state(
 static bool begin(struct completion * c, enum request_kind kind, struct http_call * call) {
     struct request_error error;
     if (!request_parse(&c->request, kind, http_body(call), c->server->info.n_vocab, &error)) {
-        return REFUSE(call, 400, error.param, "%s", error.message);
+        return REFUSE(call, error.status, error.param, "%s", error.message);
     }
     if (kind == REQUEST_STATE) { // nothing is generated
         c->request.max_tokens = 0;
@@ -381,17 +413,25 @@ static bool begin(struct completion * c, enum request_kind kind, struct http_cal
     }
     return check_max_tokens(c, call) && load_base(c, call) &&
            (c->is_chat ? make_chat_prompt(c, call) : make_prompts(c, call)) &&
-           check_state(c, kind, call) && make_job(c, kind, call) && submit(c, call);
+           check_state(c, kind, call) && check_size(c, call) && make_job(c, kind, call) &&
+           submit(c, call);
 }
 
 static void handle(struct server * s, enum request_kind kind, struct http_call * call) {
     struct completion * c = completion_new(s, kind == REQUEST_CHAT, call);
     if (c != NULL && begin(c, kind, call)) {
         if (c->request.stream) {
-            http_reply_stream(call, "text/event-stream", produce, release, c);
+            http_reply_stream(call, "text/event-stream", produce_events, release, c);
             return;
         }
-        reply_whole(c, call);
+        const bool ok = wait_for(c, call);
+        if (ok && c->n_entries > ENTRIES_WHOLE) {
+            http_reply_stream(call, "application/json", produce_whole, release, c);
+            return;
+        }
+        if (ok) {
+            reply_whole(c, call);
+        }
     }
     completion_free(c);
 }

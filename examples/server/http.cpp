@@ -31,7 +31,7 @@ struct connection {
     steady::time_point since;      // when it began to wait
     bool               is_waiting; // for a request, or for the rest of one
     bool               is_closing; // to make room
-    bool               has_failed; // an error was sent, which announced the end of the connection
+    bool               is_last;    // the reply announced the end of the connection
     steady::time_point probed;     // when something was last sent to see if the client is there
 };
 
@@ -403,7 +403,7 @@ class deadline_server final : public httplib::Server {
                 // After an error, what follows may be the rest of the request.
                 is_open = process_request(
                                   stream, "", 0, "", 0, is_stopping, is_last, nullptr, &upgraded) &&
-                          !is_last && !is_stopping && !at->has_failed;
+                          !is_last && !is_stopping && !at->is_last;
             }
             return true;
         });
@@ -546,7 +546,7 @@ struct http_server * http_server_new(const struct http_params * params) try {
     svr.Patch(".*", with_body);
     svr.Delete(".*", with_body);
     svr.set_error_handler([](const httplib::Request &, httplib::Response & response) {
-        current->has_failed = true;
+        current->is_last = true;
         if (response.body.empty()) {
             char         body[512];
             const size_t size = http_error_body(response.status, body, sizeof(body));
@@ -662,16 +662,25 @@ void http_reply(
 }
 
 void http_reply_stream(struct http_call * call, const char * type,
-        void (*produce)(struct http_stream *, void *), void (*release)(void *), void * user) {
-    call->response.set_chunked_content_provider(
-            type,
-            [produce, user](size_t, httplib::DataSink & sink) {
-                struct http_stream stream = { sink };
-                produce(&stream, user);
-                sink.done();
-                return true;
-            },
-            [release, user](bool) { release(user); });
+        bool (*produce)(struct http_stream *, void *), void (*release)(void *), void * user) {
+    const auto provide = [produce, user](size_t, httplib::DataSink & sink) {
+        struct http_stream stream = { sink };
+        const bool         ok = produce(&stream, user);
+        if (ok) {
+            sink.done();
+        }
+        return ok;
+    };
+    const auto end = [release, user](bool) { release(user); };
+    call->response.status = 200;
+    if (call->request.version ==
+            "HTTP/1.0") { // has no chunks: the end of the connection is the end
+        current->is_last = true;
+        call->response.set_header("Connection", "close");
+        call->response.set_content_provider(type, provide, end);
+    } else {
+        call->response.set_chunked_content_provider(type, provide, end);
+    }
 }
 
 bool http_stream_write(struct http_stream * stream, const char * data, size_t size) {

@@ -64,7 +64,7 @@ void http_reply(
 // a write fails. `release` is called at the end in any case.
 struct http_stream;
 void http_reply_stream(struct http_call * call, const char * type,
-        void (*produce)(struct http_stream * stream, void * user), void (*release)(void * user),
+        bool (*produce)(struct http_stream * stream, void * user), void (*release)(void * user),
         void * user);
 bool http_stream_write(struct http_stream * stream, const char * data, size_t size);
 bool http_stream_is_gone(struct http_stream * stream, const char * nothing); // may be sent to see

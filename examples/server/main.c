@@ -5,6 +5,7 @@
 #include "interrupt.h"
 #include "load-model.h"
 #include "program.h"
+#include "reply.h"
 #include "server.h"
 
 #include <arpa/inet.h>
@@ -38,10 +39,14 @@ struct args {
     struct device_options device;
 };
 
+static const char * base_of(const char * path) {
+    const char * slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
 // The name of the file without folder and extension.
 static char * name_of(const char * path) {
-    const char * slash = strrchr(path, '/');
-    const char * base = slash != NULL ? slash + 1 : path;
+    const char * base = base_of(path);
     const char * dot = strrchr(base, '.');
     const size_t size = dot != NULL && dot > base ? (size_t) (dot - base) : strlen(base);
     char *       name = program_alloc(size + 1, 1);
@@ -138,7 +143,7 @@ static enum exit_code run(void * user) {
         .model = model,
         .info = lrnn_model_get_info(model),
         .model_name = args->alias != NULL ? args->alias : name,
-        .model_path = args->model,
+        .file_name = base_of(args->model),
         .access = args->access,
         .state_dir = args->state_dir,
         .max_tokens = args->max_tokens,
@@ -155,6 +160,7 @@ static enum exit_code run(void * user) {
     };
     enum exit_code code = EXIT_CODE_SYSTEM;
     server.chat = lrnn_chat_new(model, args->chat_format, &server.chat_err);
+    error_hide_folder(&server.chat_err, args->model);
     if (server.chat == NULL && args->chat_format != NULL) {
         program_say("--chat-format: %s", server.chat_err.text);
         lrnn_model_free(model);

@@ -1,6 +1,7 @@
 #include "named-states.h"
 
 #include "base/error.h"
+#include "reply.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -21,17 +22,25 @@ static bool path_of(
            error_set(err, LRNN_ERROR_BAD_INPUT, "the path of state '%s' is too long", name);
 }
 
+// Returns false.
+static bool hide(const char * path, struct lrnn_error * err) {
+    error_hide_folder(err, path);
+    return false;
+}
+
 bool named_state_save(const char * dir, const char * name, const struct lrnn_model_info * info,
         const struct state_file * state, struct lrnn_error * err) {
     char path[PATH_SIZE];
-    return path_of(path, dir, name, err) && state_file_write(state, path, info, err);
+    return path_of(path, dir, name, err) &&
+           (state_file_write(state, path, info, err) || hide(path, err));
 }
 
-bool named_state_load(const char * dir, const char * name, const struct lrnn_model_info * info,
+bool named_state_load(const char * dir, const char * name, struct lrnn_session * session,
         struct state_file * state, struct lrnn_error * err) {
     char path[PATH_SIZE];
     *state = (struct state_file) { 0 };
-    return path_of(path, dir, name, err) && state_file_read(state, path, info, NULL, err);
+    return path_of(path, dir, name, err) &&
+           (state_file_read(state, path, session, err) || hide(path, err));
 }
 
 bool named_state_delete(const char * dir, const char * name, struct lrnn_error * err) {
@@ -53,7 +62,7 @@ static int by_name(const void * a, const void * b) {
 }
 
 // Describes a file; false if its name is not that of a state.
-static bool describe(const char * dir, const char * file_name, const struct lrnn_model_info * info,
+static bool describe(const char * dir, const char * file_name, struct lrnn_session * session,
         struct state_entry * entry) {
     const size_t size = strlen(file_name), suffix = strlen(SUFFIX);
     char         path[PATH_SIZE];
@@ -66,22 +75,22 @@ static bool describe(const char * dir, const char * file_name, const struct lrnn
     memcpy(entry->name, file_name, size - suffix);
     if (path_of(path, dir, entry->name, NULL)) {
         entry->size = stat(path, &st) == 0 ? (int64_t) st.st_size : 0;
-        entry->n_tokens = state_file_count_tokens(path, info, NULL);
+        entry->n_tokens = state_file_count_tokens(path, session, NULL);
     }
     return true;
 }
 
-bool named_state_list(const char * dir, const struct lrnn_model_info * info,
-        struct state_entry ** list, int64_t * n, struct lrnn_error * err) {
+bool named_state_list(const char * dir, struct lrnn_session * session, struct state_entry ** list,
+        int64_t * n, struct lrnn_error * err) {
     DIR * folder = opendir(dir);
     *list = NULL;
     *n = 0;
     if (folder == NULL) {
-        return error_set(err, LRNN_ERROR_SYSTEM, "%s: %s", dir, strerror(errno));
+        return error_set(err, LRNN_ERROR_SYSTEM, "the folder of states: %s", strerror(errno));
     }
     for (struct dirent * e; (e = readdir(folder)) != NULL;) {
         struct state_entry entry;
-        if (!describe(dir, e->d_name, info, &entry)) {
+        if (!describe(dir, e->d_name, session, &entry)) {
             continue;
         }
         struct state_entry * more = realloc(*list, (size_t) (*n + 1) * sizeof(*more));

@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct text * text_new(void) {
     struct text * t = calloc(1, sizeof(*t));
@@ -22,6 +23,23 @@ void text_free(struct text * t) {
         fclose(t->out);
         free(t->data);
         free(t);
+    }
+}
+
+bool text_end(struct text * t) {
+    t->failed = t->failed || fflush(t->out) != 0 || ferror(t->out) ||
+                (t->size > 0 && !http_stream_write(t->stream, t->data, t->size));
+    rewind(t->out);
+    return !t->failed;
+}
+
+bool text_is_large(struct text * t) {
+    return ftell(t->out) >= 1 << 16;
+}
+
+void text_send(struct text * t) {
+    if (t->stream != NULL && text_is_large(t)) {
+        text_end(t);
     }
 }
 
@@ -115,6 +133,14 @@ static const int STATUS_OF[LRNN_N_ERRORS] = {
 
 int status_of(enum lrnn_error_kind kind) {
     return STATUS_OF[kind];
+}
+
+void error_hide_folder(struct lrnn_error * err, const char * path) {
+    const char * slash = strrchr(path, '/');
+    for (char * at; slash != NULL && (at = strstr(err->text, path)) != NULL;) {
+        const char * name = at + (slash + 1 - path);
+        memmove(at, name, strlen(name) + 1);
+    }
 }
 
 void reply_failure(struct http_call * call, const char * param, const struct lrnn_error * err) {

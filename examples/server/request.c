@@ -1,6 +1,7 @@
 #include "request.h"
 
 #include "base/json-read.h"
+#include "request-fields.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -9,20 +10,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool fail(struct request_error * error, const char * param, const char * format, ...)
-        __attribute__((format(printf, 3, 4)));
-
-static bool fail(struct request_error * error, const char * param, const char * format, ...) {
+bool request_fail(struct request_error * error, const char * param, const char * format, ...) {
     va_list args;
     va_start(args, format);
     vsnprintf(error->message, sizeof(error->message), format, args);
     va_end(args);
     error->param = param;
+    error->status = 400;
     return false;
 }
 
-static bool no_memory(struct request_error * error) {
-    return fail(error, NULL, "out of memory for the request");
+bool request_no_memory(struct request_error * error) {
+    request_fail(error, NULL, "out of memory for the request");
+    error->status = 500;
+    return false;
 }
 
 //
@@ -38,7 +39,7 @@ static const char * shown(struct json_value v, char buf[48]) {
 static bool wrong(struct request_error * error, const char * param, struct json_value v,
         const char * expected) {
     char buf[48];
-    return fail(error, param, "%s is %s; expected %s", param, shown(v, buf), expected);
+    return request_fail(error, param, "%s is %s; expected %s", param, shown(v, buf), expected);
 }
 
 static bool is_set(struct json_value v) {
@@ -66,8 +67,8 @@ static bool read_number(struct json_value v, const char * param, double min, dou
     }
     const double x = number_of(v);
     if (!(x >= min && x <= max)) {
-        return fail(error, param, "%s is %s; expected a number from %g to %g", param, shown(v, buf),
-                min, max);
+        return request_fail(error, param, "%s is %s; expected a number from %g to %g", param,
+                shown(v, buf), min, max);
     }
     *number = x;
     return true;
@@ -81,8 +82,9 @@ static bool read_integer(struct json_value v, const char * param, int64_t min, i
     }
     const double x = number_of(v);
     if (!(x >= (double) min && x <= (double) max && x == floor(x))) {
-        return fail(error, param, "%s is %s; expected an integer from %" PRId64 " to %" PRId64,
-                param, shown(v, buf), min, max);
+        return request_fail(error, param,
+                "%s is %s; expected an integer from %" PRId64 " to %" PRId64, param, shown(v, buf),
+                min, max);
     }
     *number = (int64_t) x;
     return true;
@@ -107,7 +109,7 @@ static bool read_text(
     int64_t       n_lone = 0;
     if (!json_read_string(v, &b, &n_lone) || !buffer_append(&b, "", 1)) {
         buffer_free(&b);
-        return no_memory(error);
+        return request_no_memory(error);
     }
     *text = b.data;
     *size = b.n - 1;
@@ -135,7 +137,7 @@ static bool read_token(struct json_value v, const char * param, int64_t n_vocab,
     char         buf[48];
     const double x = number_of(v);
     if (!(x >= 0.0 && x < (double) n_vocab && x == floor(x))) {
-        return fail(error, param,
+        return request_fail(error, param,
                 "%s contains the token %s; expected an integer from 0 to %" PRId64, param,
                 shown(v, buf), n_vocab - 1);
     }
@@ -148,7 +150,7 @@ static bool read_tokens(struct json_value array, const char * param, int64_t n_v
     struct json_value item;
     while (json_array_next(&array, &item)) {
         if (!make_room((void **) &prompt->tokens, prompt->n_tokens, sizeof(int32_t))) {
-            return no_memory(error);
+            return request_no_memory(error);
         }
         if (!read_token(item, param, n_vocab, &prompt->tokens[prompt->n_tokens], error)) {
             return false;
@@ -163,10 +165,10 @@ static const char PROMPT_FORMS[] = "a string, an array of token ids, or an array
 static bool add_prompt(
         struct request * r, struct json_value v, int64_t n_vocab, struct request_error * error) {
     if (r->n_prompts == REQUEST_CHOICES_MAX) {
-        return fail(error, "prompt", "prompt has more than %d items", REQUEST_CHOICES_MAX);
+        return request_fail(error, "prompt", "prompt has more than %d items", REQUEST_CHOICES_MAX);
     }
     if (!make_room((void **) &r->prompts, r->n_prompts, sizeof(*r->prompts))) {
-        return no_memory(error);
+        return request_no_memory(error);
     }
     struct prompt * prompt = &r->prompts[r->n_prompts++];
     *prompt = (struct prompt) { 0 };
@@ -199,7 +201,7 @@ static bool read_stop(struct request * r, struct json_value v, struct request_er
         return wrong(error, "stop", v, "a string or an array of strings");
     }
     if (r->stops.n == REQUEST_STOPS_MAX) {
-        return fail(error, "stop", "stop has more than %d strings", REQUEST_STOPS_MAX);
+        return request_fail(error, "stop", "stop has more than %d strings", REQUEST_STOPS_MAX);
     }
     char ** text = &r->stop_text[r->stops.n];
     if (!read_text(v, text, &size, error)) {
@@ -207,7 +209,7 @@ static bool read_stop(struct request * r, struct json_value v, struct request_er
     }
     r->stops.v[r->stops.n++] = *text;
     if (size == 0 || strlen(*text) < size) {
-        return fail(error, "stop",
+        return request_fail(error, "stop",
                 size == 0 ? "stop contains an empty string"
                           : "stop contains a string with the character U+0000");
     }
@@ -235,14 +237,15 @@ static bool add_bias(struct request * r, struct json_value token, struct json_va
     struct token_bias b;
     double            x = 0.0;
     if (r->n_biases == REQUEST_BIASES_MAX) {
-        return fail(error, "logit_bias", "logit_bias has more than %d tokens", REQUEST_BIASES_MAX);
+        return request_fail(
+                error, "logit_bias", "logit_bias has more than %d tokens", REQUEST_BIASES_MAX);
     }
     if (!read_token(token, "logit_bias", n_vocab, &b.token, error) ||
             !read_number(bias, "logit_bias", -1e6, 1e6, &x, error)) {
         return false;
     }
     if (!make_room((void **) &r->biases, r->n_biases, sizeof(*r->biases))) {
-        return no_memory(error);
+        return request_no_memory(error);
     }
     b.bias = (float) x;
     r->biases[r->n_biases++] = b;
@@ -292,7 +295,7 @@ static bool read_content(struct message * m, struct json_value v, struct request
         json_path_parse(names[i], strlen(names[i]), &paths[i]);
     }
     if (v.kind == JSON_STRING && !json_read_string(v, &b, &n_lone)) {
-        return no_memory(error);
+        return request_no_memory(error);
     }
     while (ok && json_array_next(&rest, &item)) {
         ok = json_read(item.data, item.size, paths, 2, values, &unused) == JSON_OBJECT &&
@@ -300,7 +303,7 @@ static bool read_content(struct message * m, struct json_value v, struct request
              values[1].kind == JSON_STRING;
         if (ok && !json_read_string(values[1], &b, &n_lone)) {
             buffer_free(&b);
-            return no_memory(error);
+            return request_no_memory(error);
         }
     }
     if (!ok) {
@@ -309,7 +312,7 @@ static bool read_content(struct message * m, struct json_value v, struct request
     }
     if (!buffer_append(&b, "", 1)) {
         buffer_free(&b);
-        return no_memory(error);
+        return request_no_memory(error);
     }
     m->content = b.data;
     m->size = b.n - 1;
@@ -317,27 +320,36 @@ static bool read_content(struct message * m, struct json_value v, struct request
 }
 
 static bool read_message(struct request * r, struct json_value v, struct request_error * error) {
-    static const char * const names[2] = { "role", "content" };
-    struct json_path          paths[2];
-    struct json_value         values[2];
+    static const char * const names[3] = { "role", "content", "tool_calls" };
+    struct json_path          paths[3];
+    struct json_value         values[3];
     struct json_error         unused;
     size_t                    size;
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < 3; ++i) {
         json_path_parse(names[i], strlen(names[i]), &paths[i]);
     }
     if (v.kind != JSON_OBJECT) {
         return wrong(error, "messages", v, "an array of objects with role and content");
     }
-    json_read(v.data, v.size, paths, 2, values, &unused);
+    json_read(v.data, v.size, paths, 3, values, &unused);
+    if (!request_asks_nothing(values[2], "")) {
+        return request_fail(error, "messages.tool_calls", "messages.tool_calls is not supported");
+    }
     if (!make_room((void **) &r->messages, r->n_messages, sizeof(*r->messages))) {
-        return no_memory(error);
+        return request_no_memory(error);
     }
     struct message * m = &r->messages[r->n_messages++];
     *m = (struct message) { 0 };
     if (values[0].kind != JSON_STRING) {
         return wrong(error, "messages.role", values[0], "a string");
     }
-    return read_text(values[0], &m->role, &size, error) && read_content(m, values[1], error);
+    if (!read_text(values[0], &m->role, &size, error) || !read_content(m, values[1], error)) {
+        return false;
+    }
+    if (strcmp(m->role, "developer") == 0) { // OpenAI's newer name
+        strcpy(m->role, "system");
+    }
+    return true;
 }
 
 static bool read_messages(struct request * r, struct json_value v, struct request_error * error) {
@@ -350,7 +362,7 @@ static bool read_messages(struct request * r, struct json_value v, struct reques
             return false;
         }
     }
-    return r->n_messages > 0 || fail(error, "messages", "messages is empty");
+    return r->n_messages > 0 || request_fail(error, "messages", "messages is empty");
 }
 
 //
@@ -394,10 +406,17 @@ static bool read_body(struct slice body, const char * const * names, struct json
     }
     const enum json_kind kind = json_read(body.data, body.size, paths, n, values, &where);
     if (kind == JSON_MISSING) {
-        return fail(error, NULL, "the body is not JSON: %s at byte %zu", where.what, where.at);
+        return request_fail(
+                error, NULL, "the body is not JSON: %s at byte %zu", where.what, where.at);
     }
     return kind == JSON_OBJECT ||
-           fail(error, NULL, "the body is %s; expected an object", json_kind_name(kind));
+           request_fail(error, NULL, "the body is %s; expected an object", json_kind_name(kind));
+}
+
+// The object that a body is.
+static struct json_value object_of(struct slice body) {
+    const char * begin = memchr(body.data, '{', body.size);
+    return (struct json_value) { JSON_OBJECT, begin, body.size - (size_t) (begin - body.data) };
 }
 
 enum field {
@@ -501,7 +520,7 @@ static bool read_sampler(
             return wrong(error, FIELDS[i], v[i], "a number");
         }
         if (!lrnn_sampler_set(&r->sampler, option, i == TOP_K && x == -1.0 ? 0.0 : x, &err)) {
-            return fail(error, FIELDS[i], "%s", err.text);
+            return request_fail(error, FIELDS[i], "%s", err.text);
         }
     }
     return true;
@@ -539,7 +558,9 @@ bool request_parse(struct request * r, enum request_kind kind, struct slice body
     *r = (struct request) {
         .n = 1, .max_tokens = -1, .n_top = -1, .sampler = { .temperature = 1.0f }
     };
-    if (!read_body(body, FIELDS, v, error) || !read_sampling(r, kind, v, n_vocab, error) ||
+    if (!read_body(body, FIELDS, v, error) ||
+            !request_check_fields(object_of(body), FIELDS, error) ||
+            !read_sampling(r, kind, v, n_vocab, error) ||
             !read_bool(v[SPECIAL], "special", &r->special, error) ||
             !read_bool(v[PARSE_SPECIAL], "parse_special", &r->special, error) ||
             !read_bool(v[ECHO], "echo", &r->echo, error)) {
@@ -550,6 +571,10 @@ bool request_parse(struct request * r, enum request_kind kind, struct slice body
     }
     if (kind == REQUEST_CHAT) {
         bool thinking = true;
+        if (r->echo || r->state[0] != '\0') {
+            const char * field = r->echo ? "echo" : "state";
+            return request_fail(error, field, "%s is not supported in chats", field);
+        }
         if (!read_bool(
                     v[ENABLE_THINKING], "chat_template_kwargs.enable_thinking", &thinking, error) ||
                 !read_messages(r, v[MESSAGES], error)) {
@@ -559,17 +584,17 @@ bool request_parse(struct request * r, enum request_kind kind, struct slice body
         return true;
     }
     if (!is_set(v[PROMPT])) {
-        return fail(error, "prompt", "prompt is missing; expected %s", PROMPT_FORMS);
+        return request_fail(error, "prompt", "prompt is missing; expected %s", PROMPT_FORMS);
     }
     if (!read_prompts(r, v[PROMPT], n_vocab, error)) {
         return false;
     }
     if (kind == REQUEST_STATE && (r->n_prompts != 1 || r->n != 1)) {
-        return fail(error, "prompt", "a state has %" PRId64 " prompts; expected 1",
+        return request_fail(error, "prompt", "a state has %" PRId64 " prompts; expected 1",
                 r->n_prompts * r->n);
     }
     if (r->n_prompts * r->n > REQUEST_CHOICES_MAX) {
-        return fail(error, "n",
+        return request_fail(error, "n",
                 "%" PRId64 " prompts with n = %" PRId64 " make more than %d choices", r->n_prompts,
                 r->n, REQUEST_CHOICES_MAX);
     }
@@ -605,7 +630,7 @@ bool tokenize_request_parse(
     }
     const struct json_value text = is_set(v[0]) ? v[0] : v[1];
     if (text.kind != JSON_STRING) {
-        return fail(error, "prompt", "prompt (or content) is %s; expected a string",
+        return request_fail(error, "prompt", "prompt (or content) is %s; expected a string",
                 json_kind_name(text.kind));
     }
     return read_bool(v[2], "add_special_tokens", &r->add_special, error) &&
@@ -624,7 +649,7 @@ bool detokenize_request_parse(
         return false;
     }
     if (v[0].kind != JSON_ARRAY) {
-        return fail(error, "tokens", "tokens is %s; expected an array of token ids",
+        return request_fail(error, "tokens", "tokens is %s; expected an array of token ids",
                 json_kind_name(v[0].kind));
     }
     return read_tokens(v[0], "tokens", n_vocab, tokens, error);

@@ -74,7 +74,9 @@ struct request {
 
 struct request_error {
     char         message[512];
-    const char * param; // the field; NULL: the body as a whole
+    const char * param;    // the field; NULL: the body as a whole
+    char         name[64]; // of a field that we do not have
+    int          status;   // of the reply
 };
 
 // Fills `r`, which request_free must free, also after an error.

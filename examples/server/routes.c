@@ -20,13 +20,35 @@ static void handle_health(struct server * s, struct http_call * call) {
     http_reply(call, 200, "application/json", ok, strlen(ok));
 }
 
+static void write_model(FILE * out, const struct server * s) {
+    fputs("{\"id\":", out);
+    json_write_string(out, s->model_name);
+    fprintf(out, ",\"object\":\"model\",\"created\":%" PRId64 ",\"owned_by\":\"lrnn\"}",
+            s->start_s);
+}
+
 static void handle_models(struct server * s, struct http_call * call) {
     struct text * t = text_new();
     if (t != NULL) {
-        fputs("{\"object\":\"list\",\"data\":[{\"id\":", t->out);
-        json_write_string(t->out, s->model_name);
-        fprintf(t->out, ",\"object\":\"model\",\"created\":%" PRId64 ",\"owned_by\":\"lrnn\"}]}",
-                s->start_s);
+        fputs("{\"object\":\"list\",\"data\":[", t->out);
+        write_model(t->out, s);
+        fputs("]}", t->out);
+    }
+    reply_json(call, 200, t);
+}
+
+static void handle_model(struct server * s, struct http_call * call) {
+    char               quoted[2][96];
+    const struct slice asked = slice_of(http_path(call) + strlen("/v1/models/"));
+    if (!slice_is(asked, s->model_name)) {
+        reply_error(call, 404, "model", "there is no model %s; expected %s",
+                slice_quote(quoted[0], sizeof(quoted[0]), asked),
+                slice_quote(quoted[1], sizeof(quoted[1]), slice_of(s->model_name)));
+        return;
+    }
+    struct text * t = text_new();
+    if (t != NULL) {
+        write_model(t->out, s);
     }
     reply_json(call, 200, t);
 }
@@ -35,7 +57,7 @@ static void handle_props(struct server * s, struct http_call * call) {
     struct text * t = text_new();
     if (t != NULL) {
         fprintf(t->out, "{\"total_slots\":%d,\"model_path\":", s->params.n_seqs);
-        json_write_string(t->out, s->model_path);
+        json_write_string(t->out, s->file_name);
         fputs(",\"model\":", t->out);
         json_write_string(t->out, s->model_name);
         fputs(",\"family\":", t->out);
@@ -144,13 +166,13 @@ static void handle_tokenizer_info(struct server * s, struct http_call * call) {
     }
     if (t != NULL) {
         putc('{', t->out);
-        write_special(t->out, s, "bos_token", s->info.bos);
-        putc(',', t->out);
         if (s->info.eos >= 0 || s->info.bos >= 0) {
-            write_special(t->out, s, "eos_token", s->info.eos >= 0 ? s->info.eos : s->info.bos);
-        } else { // evaluations begin texts with this token, so there must be one
-            fputs("\"eos_token\":\"\\n\"", t->out);
+            write_special(t->out, s, "bos_token", s->info.bos);
+        } else { // evaluations begin texts with one of them; eos would also end texts
+            fputs("\"bos_token\":\"\\n\"", t->out);
         }
+        putc(',', t->out);
+        write_special(t->out, s, "eos_token", s->info.eos);
         fprintf(t->out,
                 ",\"pad_token\":null,\"chat_template\":null,\"add_bos_token\":%s,"
                 "\"add_eos_token\":%s}",
@@ -169,7 +191,7 @@ static void handle_tokenize(struct server * s, struct http_call * call) {
         return;
     }
     if (!tokenize_request_parse(&r, http_body(call), &error)) {
-        reply_error(call, 400, error.param, "%s", error.message);
+        reply_error(call, error.status, error.param, "%s", error.message);
         return;
     }
     const unsigned flags = (r.parse_special ? LRNN_TOKENIZE_PARSE_SPECIAL : 0u) |
@@ -201,7 +223,7 @@ static void handle_detokenize(struct server * s, struct http_call * call) {
     }
     if (!detokenize_request_parse(&tokens, http_body(call), s->info.n_vocab, &error)) {
         free(tokens.tokens);
-        reply_error(call, 400, error.param, "%s", error.message);
+        reply_error(call, error.status, error.param, "%s", error.message);
         return;
     }
     struct text *         text = text_new();
@@ -240,6 +262,7 @@ static const struct {
     { "GET", "/", handle_page, true },
     { "GET", "/health", handle_health, true },
     { "GET", "/v1/models", handle_models, false },
+    { "GET", "/v1/models/**", handle_model, false },
     { "GET", "/props", handle_props, false },
     { "GET", "/slots", handle_slots, false },
     { "GET", "/metrics", handle_metrics, false },
@@ -255,9 +278,12 @@ static const struct {
     { "DELETE", "/states/*", handle_state_delete, false },
 };
 
-// True if the path matches the pattern, in which '*' is a part without '/'.
+// True if the path matches the pattern, in which '*' is a part without '/', and "**" any rest.
 static bool matches(const char * pattern, const char * path) {
     for (; *pattern != '\0'; ++pattern) {
+        if (strcmp(pattern, "**") == 0) {
+            return true;
+        }
         if (*pattern == '*') {
             path += strcspn(path, "/");
         } else if (*pattern != *path++) {

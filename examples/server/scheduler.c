@@ -117,27 +117,38 @@ static void keep_state(struct scheduler * s, struct choice * c) {
 // The beginning of a choice
 //
 
+// Continues from the longest stored prefix that can be restored, and drops those that cannot.
+// Returns its length; 0: none.
+static int64_t restore_prefix(struct scheduler * s, struct choice * c) {
+    const int64_t n_scores = c->n_scores;
+    const void *  data = NULL;
+    int64_t       n;
+    while ((n = prefix_tree_find(s->tree, c->prompt, c->n_prompt - 1, snapshot_rank(c), &data)) >
+                    0 &&
+            !snapshot_restore(data, s->session, &s->tools, c, n, NULL)) {
+        prefix_tree_drop(s->tree, c->prompt, n);
+        c->n_scores = n_scores;
+    }
+    return n;
+}
+
 // Sets the sequence to the longest stored prefix of the prompt. The last token is always computed,
 // for its logits. Called just before the first tokens are, so that the prompts of earlier choices
 // are known.
 static bool begin_sequence(struct scheduler * s, struct choice * c, struct lrnn_error * err) {
     const struct job_params * p = &c->job->params;
-    const int64_t             most = c->n_prompt - 1;
-    const void *              data = NULL;
     bool                      ok = true;
 
     pthread_mutex_lock(&s->mutex); // the tree owns the data
     pthread_mutex_lock(&c->job->mutex);
-    int64_t n = prefix_tree_find(s->tree, c->prompt, most, snapshot_rank(c), &data);
+    int64_t n = restore_prefix(s, c);
     if (p->base != NULL && p->base->length > n && !p->score_prompt) {
         n = p->base->length;
         ok = state_file_put(p->base, s->session, c->seq, NULL, "the state", err);
-    } else if (n > 0) {
-        ok = snapshot_restore(data, s->session, &s->tools, c, n, err);
-    } else {
+    } else if (n == 0) {
         ok = lrnn_seq_reset(s->session, c->seq, err);
     }
-    c->n_branch = prefix_tree_common(s->tree, c->prompt, most);
+    c->n_branch = prefix_tree_common(s->tree, c->prompt, c->n_prompt - 1);
     c->n_fed = c->n_cached = c->generation->n_fed = ok ? n : 0;
     c->has_begun = true;
     s->stats.n_cached_tokens += c->n_cached;
@@ -489,6 +500,10 @@ void scheduler_abandon(struct scheduler * s, struct job * job) {
         pthread_cond_wait(&job->cond, &job->mutex);
     }
     pthread_mutex_unlock(&job->mutex);
+}
+
+struct lrnn_session * scheduler_session(const struct scheduler * s) {
+    return s->session;
 }
 
 bool scheduler_add_state(struct scheduler * s, const struct state_file * state) {

@@ -38,6 +38,9 @@ enum submit_status scheduler_submit(struct scheduler * s, struct job * job);
 // Cancels what is left of a job and waits until the scheduler has let go of it.
 void scheduler_abandon(struct scheduler * s, struct job * job);
 
+// The session, to ask what states it can hold. Only the thread may change it.
+struct lrnn_session * scheduler_session(const struct scheduler * s);
+
 // Makes a state available to prompts that begin with its tokens.
 bool scheduler_add_state(struct scheduler * s, const struct state_file * state);
 

@@ -12,8 +12,8 @@ struct server {
     struct scheduler *      scheduler;
     struct scheduler_params params;
     const char *            model_name;
-    const char *            model_path;
-    struct lrnn_chat *      chat; // NULL: none, for this reason
+    const char *            file_name; // of the model
+    struct lrnn_chat *      chat;      // NULL: none, for this reason
     struct lrnn_error       chat_err;
     struct access           access;
     const char *            state_dir;  // NULL: no named states

@@ -44,7 +44,7 @@ void reply_state(struct http_call * call, const char * name, int64_t n_tokens, s
 static bool load(const struct server * s, struct http_call * call, const char * name,
         struct state_file * state) {
     struct lrnn_error err;
-    if (!named_state_load(s->state_dir, name, &s->info, state, &err)) {
+    if (!named_state_load(s->state_dir, name, scheduler_session(s->scheduler), state, &err)) {
         reply_failure(call, NULL, &err);
         return false;
     }
@@ -60,7 +60,8 @@ void handle_state_list(struct server * s, struct http_call * call) {
     struct state_entry * list = NULL;
     int64_t              n = 0;
     struct lrnn_error    err;
-    if (s->state_dir != NULL && !named_state_list(s->state_dir, &s->info, &list, &n, &err)) {
+    if (s->state_dir != NULL &&
+            !named_state_list(s->state_dir, scheduler_session(s->scheduler), &list, &n, &err)) {
         reply_failure(call, NULL, &err);
         return;
     }
@@ -116,7 +117,7 @@ void handle_state_fork(struct server * s, struct http_call * call) {
         return;
     }
     if (!state_name_parse(to, http_body(call), "name", &error)) {
-        reply_error(call, 400, error.param, "%s", error.message);
+        reply_error(call, error.status, error.param, "%s", error.message);
         return;
     }
     if (load(s, call, name, &state)) {

@@ -4,6 +4,10 @@
 
 #include <string.h>
 
+struct slice slice_of(const char * text) {
+    return (struct slice) { text, strlen(text) };
+}
+
 bool slice_is(struct slice text, const char * word) {
     return text.size == strlen(word) && memcmp(text.data, word, text.size) == 0;
 }
@@ -11,6 +15,34 @@ bool slice_is(struct slice text, const char * word) {
 int slice_compare(struct slice a, struct slice b) {
     const int order = memcmp(a.data, b.data, a.size < b.size ? a.size : b.size);
     return order != 0 ? order : (a.size > b.size) - (a.size < b.size);
+}
+
+int slice_distance(struct slice a, struct slice b) {
+    int d[SLICE_FAR][SLICE_FAR]; // of the first i bytes of a and the first j of b
+    if (a.size >= SLICE_FAR || b.size >= SLICE_FAR) {
+        return SLICE_FAR;
+    }
+    for (int i = 0; i <= (int) a.size; ++i) {
+        for (int j = 0; j <= (int) b.size; ++j) {
+            if (i == 0 || j == 0) {
+                d[i][j] = i + j;
+                continue;
+            }
+            int best = d[i - 1][j - 1] + (a.data[i - 1] != b.data[j - 1]);
+            if (best > d[i - 1][j] + 1) {
+                best = d[i - 1][j] + 1;
+            }
+            if (best > d[i][j - 1] + 1) {
+                best = d[i][j - 1] + 1;
+            }
+            if (i > 1 && j > 1 && a.data[i - 1] == b.data[j - 2] &&
+                    a.data[i - 2] == b.data[j - 1] && best > d[i - 2][j - 2] + 1) {
+                best = d[i - 2][j - 2] + 1;
+            }
+            d[i][j] = best;
+        }
+    }
+    return d[a.size][b.size];
 }
 
 int hex_digit(char c) {

@@ -14,8 +14,15 @@ struct slice {
     size_t       size;
 };
 
+struct slice slice_of(const char * text); // of a terminated text
 bool slice_is(struct slice text, const char * word);
 int slice_compare(struct slice a, struct slice b); // by bytes; < 0, 0, > 0
+
+// The number of insertions, deletions, replacements and swaps of neighbors that turn a into b, for
+// names of up to 63 bytes; longer ones are SLICE_FAR apart.
+enum { SLICE_FAR = 64 };
+
+int slice_distance(struct slice a, struct slice b);
 
 // Returns the value of a hexadecimal digit, or −1.
 int hex_digit(char c);

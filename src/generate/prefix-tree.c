@@ -306,6 +306,14 @@ bool prefix_tree_insert(struct prefix_tree * tree, const int32_t * tokens, int64
     return true;
 }
 
+void prefix_tree_drop(struct prefix_tree * tree, const int32_t * tokens, int64_t n) {
+    int64_t       length;
+    struct node * node = deepest(tree, tokens, n, INT32_MIN, &length);
+    if (node != NULL && length == n) {
+        drop_state(tree, node);
+    }
+}
+
 struct prefix_tree_stats prefix_tree_get_stats(const struct prefix_tree * tree) {
     return tree->stats;
 }

@@ -31,6 +31,9 @@ int64_t prefix_tree_common(const struct prefix_tree * tree, const int32_t * toke
 bool prefix_tree_insert(struct prefix_tree * tree, const int32_t * tokens, int64_t n, int32_t rank,
         void * data, size_t size);
 
+// Drops the state after these tokens, if there is one.
+void prefix_tree_drop(struct prefix_tree * tree, const int32_t * tokens, int64_t n);
+
 struct prefix_tree_stats {
     int64_t n_states;
     int64_t n_evicted; // since the start

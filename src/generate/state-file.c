@@ -28,12 +28,14 @@
 #include "run/session.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static const char MAGIC[] = "lrnn-seq";
 static const char MAGIC_SERVER[] = "lrnn-srv";
@@ -227,6 +229,10 @@ static bool is_of_server(const struct header * h) {
     return memcmp(h->magic, MAGIC_SERVER, sizeof(h->magic)) == 0;
 }
 
+static int64_t length_of(const struct header * h) {
+    return h->length > 0 ? h->length - is_of_server(h) : h->length;
+}
+
 static bool check_header(const char * path, const struct header * h,
         const struct lrnn_model_info * info, struct lrnn_error * err) {
     const bool is_server = is_of_server(h);
@@ -261,15 +267,13 @@ static bool add_size(struct ggml_tensor * tensor, size_t offset, size_t size, vo
     return true;
 }
 
-// Checks what a session must have to hold the state. NULL: only whether the length can be true.
+// Checks what a session must have to hold the state.
 static bool check_fit(const char * path, int64_t length, uint16_t cache_type, uint64_t n_memory,
         struct lrnn_session * session, struct lrnn_error * err) {
-    const int64_t most = session != NULL && session_max_length(session) < COUNT_MAX
-                                 ? session_max_length(session)
-                                 : COUNT_MAX;
-    uint64_t      expected = 0;
-    if (session != NULL && cache_type != STATE_FILE_ANY_CACHE &&
-            cache_type != cache_type_of(session)) {
+    const int64_t most =
+            session_max_length(session) < COUNT_MAX ? session_max_length(session) : COUNT_MAX;
+    uint64_t expected = 0;
+    if (cache_type != STATE_FILE_ANY_CACHE && cache_type != cache_type_of(session)) {
         return error_bad_file(err, "%s: the attention cache has the type %s; expected %s", path,
                 ggml_type_name(CACHE_TYPES[cache_type]),
                 ggml_type_name(CACHE_TYPES[cache_type_of(session)]));
@@ -279,10 +283,8 @@ static bool check_fit(const char * path, int64_t length, uint16_t cache_type, ui
                 "%s: the sequence has %" PRId64 " tokens; expected 0 to %" PRId64, path, length,
                 most);
     }
-    if (session != NULL) {
-        session_visit(session, 0, length, add_size, &expected);
-    }
-    return session == NULL || expected == n_memory ||
+    session_visit(session, 0, length, add_size, &expected);
+    return expected == n_memory ||
            error_bad_file(err, "%s: the state has %" PRIu64 " bytes; expected %" PRIu64, path,
                    n_memory, expected);
 }
@@ -473,8 +475,12 @@ static bool check_rest(struct state_file * f, const char * path, const struct he
 static FILE * open_file(const char * path, const struct lrnn_model_info * info,
         struct header * header, int64_t * size, struct lrnn_error * err) {
     struct stat st;
-    FILE *      file = fopen(path, "rb");
+    const int   fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // it may be a pipe
+    FILE *      file = fd >= 0 ? fdopen(fd, "rb") : NULL;
     if (file == NULL) {
+        if (fd >= 0) {
+            close(fd);
+        }
         error_set(err, errno == ENOENT ? LRNN_ERROR_NOT_FOUND : LRNN_ERROR_SYSTEM,
                 "%s: cannot be opened: %s", path, strerror(errno));
         return NULL;
@@ -495,23 +501,38 @@ static FILE * open_file(const char * path, const struct lrnn_model_info * info,
     return file;
 }
 
-bool state_file_read(struct state_file * f, const char * path, const struct lrnn_model_info * info,
+static bool check_header_fit(const char * path, const struct header * h,
         struct lrnn_session * session, struct lrnn_error * err) {
-    struct header header;
-    int64_t       size = 0;
-    FILE *        file = open_file(path, info, &header, &size, err);
-    uint8_t *     data = NULL;
+    return check_fit(path, length_of(h), is_of_server(h) ? STATE_FILE_ANY_CACHE : h->cache_type,
+            h->n_memory, session, err);
+}
+
+static bool check_bytes(struct ggml_tensor * tensor, size_t offset, size_t size, void * user) {
+    struct reader * r = user;
+    (void) offset;
+    return all_finite(tensor->type, next(r, size), size);
+}
+
+bool state_file_read(struct state_file * f, const char * path, struct lrnn_session * session,
+        struct lrnn_error * err) {
+    const struct lrnn_model_info * info = &session_model(session)->info;
+    struct header                  header;
+    int64_t                        size = 0;
+    FILE *                         file = open_file(path, info, &header, &size, err);
+    uint8_t *                      data = NULL;
     *f = (struct state_file) { 0 };
     if (file == NULL) {
         return false;
     }
-    f->length = header.length > 0 ? header.length - is_of_server(&header) : header.length;
-    bool ok = check_fit(path, f->length,
-            is_of_server(&header) ? STATE_FILE_ANY_CACHE : header.cache_type, header.n_memory,
-            session, err);
+    f->length = length_of(&header);
+    bool ok = check_header_fit(path, &header, session, err);
     if (ok) {
         data = read_rest(file, path, size, err);
         ok = data != NULL && check_rest(f, path, &header, data, size, info, err);
+    }
+    struct reader r = { f->memory, (uint8_t *) f->memory + f->n_memory };
+    if (ok && !session_visit(session, 0, f->length, check_bytes, &r)) {
+        ok = error_bad_file(err, "%s: the state is not finite", path);
     }
     free(data);
     fclose(file);
@@ -522,18 +543,19 @@ bool state_file_read(struct state_file * f, const char * path, const struct lrnn
 }
 
 int64_t state_file_count_tokens(
-        const char * path, const struct lrnn_model_info * info, struct lrnn_error * err) {
-    struct header header;
-    int64_t       size = 0, n = -1;
-    FILE *        file = open_file(path, info, &header, &size, err);
+        const char * path, struct lrnn_session * session, struct lrnn_error * err) {
+    const struct lrnn_model_info * info = &session_model(session)->info;
+    struct header                  header;
+    int64_t                        size = 0, n = -1;
+    FILE *                         file = open_file(path, info, &header, &size, err);
     if (file == NULL) {
         return -1;
     }
     const uint64_t before = sizeof(header) + header.n_memory +
                             (header.has & HAS_LOGITS ? logits_size(info) : 0) +
                             (header.has & HAS_SAMPLER ? sizeof(struct saved_sampler) : 0);
-    if (!check_fit(path, header.length, 0, header.n_memory, NULL, err) ||
-            header.n_memory > (uint64_t) size || before + sizeof(uint64_t) > (uint64_t) size) {
+    if (!check_header_fit(path, &header, session, err) || header.n_memory > (uint64_t) size ||
+            before + sizeof(uint64_t) > (uint64_t) size) {
         n = -1;
     } else if (!(header.has & HAS_TOKENS)) {
         n = header.length;
@@ -554,28 +576,16 @@ static bool set_bytes(struct ggml_tensor * tensor, size_t offset, size_t size, v
     return true;
 }
 
-static bool check_bytes(struct ggml_tensor * tensor, size_t offset, size_t size, void * user) {
-    struct reader * r = user;
-    (void) offset;
-    return all_finite(tensor->type, next(r, size), size);
-}
-
 bool state_file_put(const struct state_file * f, struct lrnn_session * session, int32_t seq,
         struct lrnn_sampler * sampler, const char * path, struct lrnn_error * err) {
-    const uint8_t *     memory = f->memory;
-    const struct reader begin = { memory, memory + f->n_memory };
-    struct reader       r = begin;
+    struct reader r = { f->memory, (uint8_t *) f->memory + f->n_memory };
     if (!session_check_seq(session, seq, err) ||
             !check_fit(path, f->length, f->cache_format, f->n_memory, session, err)) {
         return false;
     }
-    if (!session_visit(session, seq, f->length, check_bytes, &r)) {
-        return error_bad_file(err, "%s: the state is not finite", path);
-    }
     if (f->logits != NULL && !session_set_logits(session, seq, f->logits, err)) {
         return false;
     }
-    r = begin;
     session_visit(session, seq, f->length, set_bytes, &r);
     session_set_seq(session, seq, f->length, f->logits != NULL);
     if (sampler != NULL && f->sampler != NULL) {
@@ -606,8 +616,7 @@ bool state_file_restore(const struct state_file * f, struct lrnn_session * sessi
 bool lrnn_seq_load(struct lrnn_session * session, int32_t seq, struct lrnn_sampler * sampler,
         const char * path, struct lrnn_error * err) {
     struct state_file f;
-    if (!session_check_seq(session, seq, err) ||
-            !state_file_read(&f, path, &session_model(session)->info, session, err)) {
+    if (!session_check_seq(session, seq, err) || !state_file_read(&f, path, session, err)) {
         return false;
     }
     const bool ok = state_file_restore(&f, session, seq, sampler, path, err);

@@ -48,16 +48,16 @@ bool state_file_restore(const struct state_file * f, struct lrnn_session * sessi
 bool state_file_write(const struct state_file * f, const char * path,
         const struct lrnn_model_info * info, struct lrnn_error * err);
 
-// Reads a file and checks it, also against a session unless that is NULL. On success the caller
-// frees the content.
-bool state_file_read(struct state_file * f, const char * path, const struct lrnn_model_info * info,
-        struct lrnn_session * session, struct lrnn_error * err);
+// Reads a file and checks that a session can hold it: the type and size of its memory, and that all
+// numbers are finite. On success the caller frees the content.
+bool state_file_read(struct state_file * f, const char * path, struct lrnn_session * session,
+        struct lrnn_error * err);
 void state_file_free(struct state_file * f);
 
-// The number of tokens of the sequence in a file. Reads only the header. -1: not a state file of
-// this model.
+// The number of tokens of the sequence in a file. Reads only the header. -1: not a state that a
+// session can hold.
 int64_t state_file_count_tokens(
-        const char * path, const struct lrnn_model_info * info, struct lrnn_error * err);
+        const char * path, struct lrnn_session * session, struct lrnn_error * err);
 
 // Fails if the path names a file that is not a state file.
 bool state_file_may_replace(const char * path, struct lrnn_error * err);

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import os
+import struct
 import resource
 import signal
 
@@ -211,3 +212,66 @@ def test_parallel_saves_of_one_state(server, lrnn):
     folder = server.log.parent / "states"
     assert not list(folder.glob("*.tmp"))
     server.request("DELETE", "/states/same")
+
+
+# ---- States that do not fit: nothing of a file is believed
+
+def with_checksum(data):
+    """A state file with these bytes before its checksum, FNV-1a."""
+    total = 0xcbf29ce484222325
+    for byte in data:
+        total = (total ^ byte) * 0x100000001b3 % 2**64
+    return data + total.to_bytes(8, "little")
+
+
+def refused(server, name, reason):
+    """The state is refused everywhere, and the prompts of others are answered."""
+    fresh = server.complete(prompt=PROMPT[::-1], **FIELDS)
+    entry = next(s for s in server.get("/states").json()["states"] if s["name"] == name)
+    assert reason in server.post(f"/states/{name}/load").error(400)["message"]
+    for fields in ({"prompt": "!"}, {"prompt": ""}):
+        error = server.post("/v1/completions", {"state": name} | fields).error(400)
+        assert reason in error["message"] and error["param"] == "state"
+    server.post("/states/after", {"state": name, "prompt": "b"}).error(400)
+    server.post(f"/states/{name}/fork", {"name": "copy"}).error(400)
+    assert cached(server.complete(prompt=PROMPT + "!", **FIELDS)) == 0
+    assert results(server.complete(prompt=PROMPT[::-1], **FIELDS)) == results(fresh)
+    return entry["is_usable"]
+
+
+def test_state_of_another_cache(lrnn):
+    """Its type is part of the identity of a state; it must also have room for the tokens."""
+    model = lrnn.text_model("delta_net_hybrid", "hybrid.gguf")
+
+    def serve(cache_type, *more):
+        return serving(lrnn, model, "--state-dir", "states", "--cache-type", cache_type, *more)
+
+    with serve("f32") as server:
+        server.post("/states/a", {"prompt": PROMPT})
+    with serve("f16") as server:
+        assert not refused(server, "a", "f32; expected f16")
+    with serve("f32", "-c", 32) as server:
+        assert not server.get("/states").json()["states"][0]["is_usable"]
+        assert "expected 0 to 32" in server.post("/states/a/load").error(400)["message"]
+    with serve("f32") as server:
+        assert server.get("/states").json()["states"][0]["is_usable"]
+        assert server.post("/states/a/load").status == 200
+        assert cached(server.complete(prompt=PROMPT + "!", **FIELDS)) == len(PROMPT) - 1
+
+
+def test_short_and_infinite_states(server, lrnn):
+    server.post("/states/a", {"prompt": PROMPT})
+    path = lrnn.work / "states/a.state"
+    good = path.read_bytes()
+    assert with_checksum(good[:-8]) == good
+    n_memory = struct.unpack_from("<Q", good, 32)[0]
+    nan = struct.pack("<f", float("nan"))
+    for at, reason in ((40, "finite"), (40 + n_memory - 4, "finite"), (None, "bytes")):
+        if at is None:  # a float less
+            data = good[:32] + struct.pack("<Q", n_memory - 4) + good[44:-8]
+        else:
+            data = good[:at] + nan + good[at + 4:-8]
+        path.write_bytes(with_checksum(data))
+        # the tree of stored states knows the prompt since it was saved: ask another server
+        with serving(lrnn, lrnn.models / MODEL, "--state-dir", "states") as other:
+            refused(other, "a", reason)

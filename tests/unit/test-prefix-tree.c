@@ -97,6 +97,14 @@ static void find(
     }
 }
 
+static void drop(struct prefix_tree * tree, const int32_t * tokens, int64_t n) {
+    struct entry * e = longest(tokens, n, 0);
+    prefix_tree_drop(tree, tokens, n);
+    if (e != NULL && e->n == n) {
+        *e = entries[--n_entries];
+    }
+}
+
 static void test_random(size_t max_bytes, uint64_t seed) {
     struct test_rng      rng = { seed };
     struct prefix_tree * tree = prefix_tree_new(max_bytes);
@@ -105,7 +113,9 @@ static void test_random(size_t max_bytes, uint64_t seed) {
         int32_t tokens[MAX_LENGTH];
         int64_t n;
         random_tokens(&rng, tokens, &n);
-        if (test_below(&rng, 3) == 0) {
+        if (test_below(&rng, 10) == 0) {
+            drop(tree, tokens, n);
+        } else if (test_below(&rng, 3) == 0) {
             insert(tree, tokens, n, (int32_t) test_below(&rng, 3), now);
         } else {
             find(tree, tokens, n, (int32_t) test_below(&rng, 3), now);

@@ -1,0 +1,150 @@
+"""What lrnn-server keeps for itself: memory that a small request could take, and paths of files."""
+
+import contextlib
+import json
+import os
+import re
+import resource
+import time
+
+import pytest
+from server_client import Server, serving
+from test_chat import Chat
+
+MODEL = "text-deltaproduct2-neg.gguf"
+MIB = 1 << 20
+
+
+@pytest.fixture
+def server(lrnn):
+    with serving(lrnn, lrnn.models / MODEL, "--state-dir", "states") as server:
+        yield server
+
+
+def memory(server):
+    """The largest memory of the server, in bytes."""
+    text = open(f"/proc/{server.process.pid}/status").read()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", text).group(1)) * 1024
+
+
+# ---- Replies
+
+@pytest.mark.parametrize("fields", [
+    {"n": 128, "echo": True, "logprobs": 20}, {"n": 1024, "echo": True, "logprobs": 0},
+    {"n": 64, "logprobs": 20, "max_tokens": 30000}, {"n": 1024, "echo": True},
+    {"prompt": ["a" * 4000] * 500, "echo": True, "logprobs": 1}], ids=range(5))
+@pytest.mark.parametrize("stream", [False, True])
+def test_large_replies_are_refused(server, fields, stream):
+    before = memory(server)
+    body = {"prompt": "a" * 4000, "max_tokens": 1, "stream": stream} | fields
+    error = server.post("/v1/completions", body).error(400)
+    assert re.search(r"up to [\d]+ entries; expected at most 1048576", error["message"])
+    assert server.metric("prompt_tokens_total") == 0 and memory(server) < before + 32*MIB
+
+
+def test_memory_of_a_reply(server):
+    """The largest reply is sent in pieces. It is one JSON text, with everything in it."""
+    n, prompt = 11, "The old man. " * 300
+    body = {"prompt": prompt, "max_tokens": 1, "n": n, "echo": True, "logprobs": 20, "seed": 1}
+    server.complete(prompt=prompt, max_tokens=1)
+    before = memory(server)
+    reply = server.post("/v1/completions", body)
+    assert reply.status == 200 and len(reply.body) > 50*MIB
+    choices = reply.json()["choices"]
+    assert len(choices) == n
+    for choice in choices:
+        assert choice["text"].startswith(prompt)
+        for key in ("tokens", "token_logprobs", "top_logprobs", "text_offset", "content"):
+            assert len(choice["logprobs"][key]) == len(prompt) + 1
+    # 172 bytes per score, and doubling; the text itself would be 75 MB
+    assert memory(server) < before + 40*MIB
+
+
+def test_replies_to_old_clients(server):
+    """HTTP/1.0 has no chunks: the end of the connection ends the reply."""
+    for stream in (False, True):
+        body = json.dumps({"prompt": "The old man. " * 100, "max_tokens": 20, "stream": stream,
+                           "logprobs": 20, "echo": True}).encode()
+        with contextlib.closing(server.socket()) as connection:
+            connection.sendall(b"POST /v1/completions HTTP/1.0\r\nContent-Length: %d\r\n\r\n%b" % (
+                len(body), body))
+            reply = b""
+            while piece := connection.recv(65536):
+                reply += piece
+        head, _, content = reply.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200") and b"chunked" not in head.lower()
+        if stream:
+            assert content.startswith(b"data: {") and content.endswith(b"data: [DONE]\n\n")
+        else:
+            assert len(json.loads(content)["choices"][0]["logprobs"]["tokens"]) == 1320
+
+
+def test_many_choices_of_a_long_prompt(server):
+    """A choice that is done needs no copy of its prompt."""
+    prompt = [65] * 200_000
+    server.complete(prompt=prompt, max_tokens=1)
+    before = memory(server)
+    assert len(server.complete(prompt=prompt, max_tokens=1, n=200)["choices"]) == 200
+    assert memory(server) < before + 80*MIB  # 200 copies have 153 MiB, the 16 that run 13
+
+
+# ---- Short memory
+
+def test_out_of_memory_is_not_the_clients_fault(lrnn, config):
+    if config["sanitize"]:
+        pytest.skip("the address sanitizer reserves terabytes of address space")
+    server = Server(lrnn, lrnn.models / MODEL)
+    try:
+        server.complete(prompt="a", max_tokens=1)  # threads have their stacks
+        size = int(open(f"/proc/{server.process.pid}/statm").read().split()[0]) * 4096
+        body = json.dumps({"prompt": [[65] * 100] * 1000 + ["a" * 6_000_000], "n": 2})
+        statuses = set()
+        for more in range(4*MIB, 60*MIB, 4*MIB):
+            resource.prlimit(server.process.pid, resource.RLIMIT_AS, (size + more, -1))
+            with contextlib.suppress(ConnectionError):
+                statuses.add(server.post("/v1/completions", body).status)
+        resource.prlimit(server.process.pid, resource.RLIMIT_AS, (-1, -1))
+        assert 500 in statuses and statuses <= {400, 500}
+        server.complete(prompt="a", max_tokens=1)
+        reply = server.post("/v1/completions", body)
+        assert reply.error(400)["param"] == "n"  # the only fault that it has
+    finally:
+        server.kill()
+
+
+# ---- Paths
+
+def test_replies_have_no_paths(lrnn):
+    chat = Chat(lrnn, "olmo-3")
+    folder = lrnn.work / "secret-folder"
+    for model in (lrnn.models / MODEL, chat.model):
+        with serving(lrnn, model, "--state-dir", folder) as server:
+            lrnn.write("secret-folder/damaged.state", "no state")
+            (folder / "folder.state").mkdir(exist_ok=True)
+            replies = [server.get(path) for path in ("/props", "/v1/models", "/slots", "/states")]
+            for name in ("none", "damaged", "folder"):
+                replies += [server.post(f"/states/{name}/load"),
+                            server.post(f"/states/{name}/fork", {"name": "b"}),
+                            server.post(f"/states/{name}", {"prompt": "a"}),
+                            server.post("/v1/completions", {"prompt": "a", "state": name})]
+                if name != "none":
+                    replies.append(server.request("DELETE", f"/states/{name}"))
+            replies.append(server.post("/v1/chat/completions", {
+                "messages": [{"role": "user", "content": "a"}], "max_tokens": 1}))
+            for reply in replies:
+                assert b"secret-folder" not in reply.body, reply.body
+                assert str(lrnn.models).encode() not in reply.body, reply.body
+                assert str(lrnn.work).encode() not in reply.body, reply.body
+            os.chmod(folder, 0o755)
+
+
+# ---- Files that are not states
+
+def test_pipe_among_the_states(server, lrnn):
+    os.mkfifo(lrnn.work / "states/x.state")
+    start = time.monotonic()
+    assert server.get("/states").json() == {"states": [
+        {"name": "x", "n_tokens": 0, "file_bytes": 0, "is_usable": False}]}
+    server.post("/states/x/load").error(400)
+    server.post("/v1/completions", {"state": "x", "prompt": "b"}).error(400)
+    assert time.monotonic() < start + 30
