@@ -403,6 +403,16 @@ glue_edit(cpu-mul-mat src/ggml-cpu/ggml-cpu.c 1 replace
                 }
 ]])
 
+glue_edit(cpu-mul-mat-id src/ggml-cpu/ggml-cpu.c 1 replace
+[[
+                ggml_compute_forward_mul_mat_id(params, tensor);
+]]
+[[
+                if (!ggml_lrnn_cpu_mul_mat(params, tensor)) {
+                    ggml_compute_forward_mul_mat_id(params, tensor);
+                }
+]])
+
 # Activations in vectors.
 glue_edit(cpu-unary src/ggml-cpu/ggml-cpu.c 1 replace
 [[

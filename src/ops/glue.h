@@ -33,8 +33,8 @@ bool ggml_lrnn_cpu_supports_op(const struct ggml_tensor * op);
 bool ggml_lrnn_cpu_attention(const struct ggml_compute_params * params, struct ggml_tensor * op);
 size_t ggml_lrnn_cpu_attention_size(struct ggml_tensor * op, int n_threads);
 
-// ggml-cpu: matrix products; false if ggml computes the product. And its bytes of work buffer; 0
-// for other ops.
+// ggml-cpu: matrix products, also of experts; false if ggml computes the product. And its bytes of
+// work buffer; 0 for other ops.
 bool ggml_lrnn_cpu_mul_mat(const struct ggml_compute_params * params, struct ggml_tensor * dst);
 size_t ggml_lrnn_cpu_mul_mat_work_size(const struct ggml_tensor * dst, int n_threads);
 

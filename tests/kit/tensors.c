@@ -178,6 +178,34 @@ void test_fill_unit(struct ggml_tensor * x, struct test_rng * r, double mean) {
     free(row);
 }
 
+bool test_is_weight(int type) {
+    const struct ggml_type_traits * traits = ggml_get_type_traits((enum ggml_type) type);
+    const bool                      is_slow = type == GGML_TYPE_IQ1_S || type == GGML_TYPE_IQ1_M ||
+                         type == GGML_TYPE_IQ2_XXS || type == GGML_TYPE_IQ2_XS ||
+                         type == GGML_TYPE_IQ2_S;
+    return type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16 ||
+           (traits->is_quantized && traits->to_float != NULL && type != GGML_TYPE_Q8_1 &&
+                   type != GGML_TYPE_Q8_K && !is_slow);
+}
+
+float * test_fill_weights(struct ggml_tensor * w, struct test_rng * r) {
+    const int64_t n = ggml_nelements(w), K = w->ne[0];
+    float *       rows = malloc((size_t) n * sizeof(float));
+    float *       importance = malloc((size_t) K * sizeof(float));
+    for (int64_t k = 0; k < K; ++k) {
+        importance[k] = 1.0f;
+    }
+    for (int64_t i = 0; i < n; ++i) {
+        rows[i] = (float) test_normal(r);
+    }
+    ggml_quantize_chunk(w->type, rows, w->data, 0, n / K, K, importance);
+    if (w->type != GGML_TYPE_F32) {
+        ggml_get_type_traits(w->type)->to_float(w->data, rows, n);
+    }
+    free(importance);
+    return rows;
+}
+
 float * test_copy(const struct ggml_tensor * x) {
     float * data = malloc(ggml_nbytes(x) + 1);
     memcpy(data, x->data, ggml_nbytes(x));

@@ -58,6 +58,13 @@ void test_fill_uniform(struct ggml_tensor * x, struct test_rng * r, double lo, d
 // one direction e for all rows.
 void test_fill_unit(struct ggml_tensor * x, struct test_rng * r, double mean);
 
+// True for types of weights. The quantizers of some take seconds to start; they are left out.
+bool test_is_weight(int type);
+
+// Fills w, of such a type, with random weights. Returns what they are in F32, converted by ggml;
+// freed by the caller.
+float * test_fill_weights(struct ggml_tensor * w, struct test_rng * r);
+
 // A copy of the data of a contiguous tensor, freed by the caller, and its inverse.
 float * test_copy(const struct ggml_tensor * x);
 void test_restore(struct ggml_tensor * x, const float * data);

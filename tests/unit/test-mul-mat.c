@@ -43,22 +43,9 @@ static void problem_init(
         struct problem * p, enum ggml_type type, const struct shape * s, struct test_rng * rng) {
     test_arena_init(&p->arena);
     const int64_t n2 = s->n2 / s->r2, n3 = s->n3 / s->r3;
-    const int64_t n_rows = s->R * n2 * n3;
     p->w = test_tensor(&p->arena, type, TEST_DENSE, "w", s->K, s->R, n2, n3);
     p->x = test_tensor(&p->arena, GGML_TYPE_F32, s->x, "x", s->K, s->C, s->n2, s->n3);
-    p->rows = malloc((size_t) (s->K * n_rows) * sizeof(float));
-    float * importance = malloc((size_t) s->K * sizeof(float));
-    for (int64_t k = 0; k < s->K; ++k) {
-        importance[k] = 1.0f;
-    }
-    for (int64_t i = 0; i < s->K * n_rows; ++i) {
-        p->rows[i] = (float) test_normal(rng);
-    }
-    ggml_quantize_chunk(type, p->rows, p->w->data, 0, n_rows, s->K, importance);
-    if (type != GGML_TYPE_F32) {
-        ggml_get_type_traits(type)->to_float(p->w->data, p->rows, s->K * n_rows);
-    }
-    free(importance);
+    p->rows = test_fill_weights(p->w, rng);
     test_fill_normal(p->x, rng, 1.0);
     p->y = ggml_mul_mat(p->arena.ctx, p->w, p->x);
     test_alloc(&p->arena, p->y);
@@ -136,26 +123,11 @@ static void test_product(struct test * t, struct limits * limits, enum ggml_type
     problem_free(&p);
 }
 
-// True for types of weights.
-static bool is_weight(int type) {
-    const struct ggml_type_traits * traits = ggml_get_type_traits((enum ggml_type) type);
-    return type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16 ||
-           (traits->is_quantized && traits->to_float != NULL && type != GGML_TYPE_Q8_1 &&
-                   type != GGML_TYPE_Q8_K);
-}
-
-// True if the quantizer of a type takes seconds to start. ggml converts these types as it converts
-// the other IQ types.
-static bool is_slow(int type) {
-    return type == GGML_TYPE_IQ1_S || type == GGML_TYPE_IQ1_M || type == GGML_TYPE_IQ2_XXS ||
-           type == GGML_TYPE_IQ2_XS || type == GGML_TYPE_IQ2_S;
-}
-
 // All types, with K of several blocks.
 static void test_types(struct test * t, struct limits * limits) {
     struct test_rng rng = { 1 };
     for (int type = 0; type < GGML_TYPE_COUNT; ++type) {
-        if (is_weight(type) && !is_slow(type)) {
+        if (test_is_weight(type)) {
             static const struct shape shapes[] = { { 768, 13, 67, 1, 1, 1, 1, TEST_DENSE },
                 { 512, 7, 33, 1, 1, 1, 1, TEST_DENSE }, { 256, 9, 5, 1, 1, 1, 1, TEST_DENSE } };
             for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); ++i) {
@@ -221,7 +193,7 @@ static void test_matrices(struct test * t, struct limits * limits) {
 static void test_conversion(struct test * t) {
     struct test_rng rng = { 4 };
     for (int type = 0; type < GGML_TYPE_COUNT; ++type) {
-        if (is_weight(type) && !is_slow(type)) {
+        if (test_is_weight(type)) {
             const struct shape s = { 1024, 7, 1, 1, 1, 1, 1, TEST_DENSE };
             struct problem     p;
             problem_init(&p, (enum ggml_type) type, &s, &rng);

@@ -26,12 +26,12 @@ void prefetch_from(struct ggml_lrnn_cpu_thread * t, int i) {
 }
 
 // Continues with the next private product. Others have many columns, and memory does not set their
-// pace.
+// pace. Which experts come next may not be known yet.
 static bool next_product(struct ggml_lrnn_cpu_thread * t) {
     struct prefetch * f = &t->prefetch;
     while (++f->node < t->plan->n_nodes) {
         const struct plan_step * step = &t->plan->steps[f->node];
-        if (step->is_private) {
+        if (step->is_private && t->plan->nodes[f->node]->op == GGML_OP_MUL_MAT) {
             product_weights_of(
                     step->kernel, t->plan->nodes[f->node], t->ith, t->nth, &f->at, &f->end);
             return true;

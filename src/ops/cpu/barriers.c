@@ -92,6 +92,7 @@ static struct kind kind_of(const struct ggml_tensor * node, bool is_private) {
         case GGML_OP_HOUSEHOLDER_SCAN:
         case GGML_OP_SIGNED_SCAN: return (struct kind) { true, false, WORK_SHARED };
         case GGML_OP_MUL_MAT:
+        case GGML_OP_MUL_MAT_ID:
             return (struct kind) { true, false, is_private ? WORK_PRIVATE : WORK_SHARED };
         default: return (struct kind) { false, false, WORK_SHARED };
     }
@@ -196,7 +197,7 @@ static void plan_node(
     if (ggml_op_is_empty(node->op) || (node->flags & GGML_TENSOR_FLAG_COMPUTE) == 0) {
         return;
     }
-    if (node->op == GGML_OP_MUL_MAT) {
+    if (node->op == GGML_OP_MUL_MAT || node->op == GGML_OP_MUL_MAT_ID) {
         // ggml has buffers with weights in another order, for kernels of its own
         ggml_backend_buffer_t buffer = node->src[0]->buffer;
         step->kernel = product_kernel_of(node);

@@ -210,7 +210,7 @@ struct strip {
     const char *                rows[STRIP_MAX]; // those past the end repeat the last one
     int64_t                     n_rows;          // that exist
     const char *                next;            // rows of the next strip, neighbors; may be NULL
-    char *                      y;               // the first row
+    int64_t                     r;               // the first row
 };
 
 static inline void multiply_strips(const struct product_part * part, int64_t height,
@@ -222,7 +222,7 @@ static inline void multiply_strips(const struct product_part * part, int64_t hei
              .part = part,
              .n_rows = left < height ? left : height,
              .next = left > height ? rows + height * part->row_size : part->next,
-             .y = part->y + r * (int64_t) sizeof(float),
+             .r = r,
         };
         for (int64_t i = 0; i < height; ++i) {
             s.rows[i] = rows + (i < s.n_rows ? i : s.n_rows - 1) * part->row_size;

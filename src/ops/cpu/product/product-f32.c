@@ -86,13 +86,13 @@ static size_t prepared_size(int64_t K, int64_t C) {
     return (size_t) (padded(C) * K) * sizeof(float);
 }
 
-// Columns c … c + VEC of matrix m of x → rows of a tile, which are `width` floats apart. Columns
-// past the end are zero.
-static void pack_columns(
-        const struct product * p, int64_t m, int64_t c, float * out, int64_t width) {
+// Columns c … c + VEC of a matrix → rows of a tile, which are `width` floats apart. Columns past
+// the end are zero.
+static void pack_columns(const struct product * p, const struct product_matrix * m, int64_t c,
+        float * out, int64_t width) {
     const float * x[VEC];
     for (int i = 0; i < VEC; ++i) {
-        x[i] = c + i < p->C ? product_x(p, m, c + i) : NULL;
+        x[i] = c + i < m->C ? product_x(p, m, c + i) : NULL;
     }
     int64_t k = 0;
     for (; k + VEC <= p->K; k += VEC) {
@@ -114,13 +114,16 @@ static void pack_columns(
 
 // Share i of n of the columns: [C, K] → tiles, [padded C, K] for each matrix
 static void prepare(const struct product * p, char * out, int64_t i, int64_t n) {
-    const int64_t n_vecs = padded(p->C) / VEC; // of a matrix
-    for (; i < p->n_matrices * n_vecs; i += n) {
-        const int64_t m = i / n_vecs;
-        const int64_t c = i % n_vecs * VEC;
-        const int64_t first = c / TILE * TILE; // of the tile
-        float *       tile = (float *) (void *) out + (m * padded(p->C) + first) * p->K;
-        pack_columns(p, m, c, tile + (c - first), tile_width(p->C, first));
+    int64_t n_vecs = 0;
+    for (int64_t m = 0; m < p->n_matrices; ++m) {
+        const struct product_matrix matrix = product_matrix_of(p, m);
+        for (int64_t c = 0; c < matrix.C; c += VEC, ++n_vecs) {
+            if (n_vecs % n == i) {
+                const int64_t first = c / TILE * TILE; // of the tile
+                float *       tile = (float *) (void *) (out + matrix.offset) + first * p->K;
+                pack_columns(p, &matrix, c, tile + (c - first), tile_width(matrix.C, first));
+            }
+        }
     }
 }
 
@@ -195,7 +198,7 @@ static void store(const float * sums, const struct product_part * p) {
             }
             transpose(v);
             for (int i = 0; i < nc; ++i) {
-                float * out = (float *) (void *) (p->y + (c + i) * p->y_nb1) + r;
+                float * out = (float *) (void *) product_y(p, r, c + i);
                 if (nr == VEC) {
                     vec_store(out, v[i]);
                 } else {
@@ -236,6 +239,7 @@ const struct product_kernel product_f32 = {
     .name = "f32",
     .types = UINT64_MAX,
     .supports = supports,
+    .experts = true,
     .prepared_size = prepared_size,
     .prepare = prepare,
     .height = ROWS,

@@ -440,7 +440,7 @@ static void multiply_strip(const struct strip * s) {
         }
     }
     for (int64_t c = 0; c < p->n_columns; ++c) {
-        memcpy(s->y + c * p->y_nb1, &sums[c * VECS], (size_t) s->n_rows * sizeof(float));
+        memcpy(product_y(p, s->r, c), &sums[c * VECS], (size_t) s->n_rows * sizeof(float));
     }
 }
 
@@ -457,6 +457,7 @@ const struct product_kernel product_k = {
     .types = PRODUCT_TYPE(Q4_K) | PRODUCT_TYPE(Q5_K) | PRODUCT_TYPE(Q6_K) |
              (PRODUCT_VNNI ? PRODUCT_TYPE(IQ4_XS) : 0),
     .supports = supports,
+    .experts = true,
     .block = QK_K,
     .block_size = sizeof(struct column_block),
     .by_block = true,

@@ -83,13 +83,12 @@ SIMD_INLINE void multiply_columns(const struct strip * s, struct row_part * rows
     const int64_t               step = p->K / QK; // blocks between columns
     const struct column_block * x =
             (const struct column_block *) (const void *) p->columns + (p->first + c0) * step + b0;
-    char *        y = s->y + c0 * p->y_nb1;
     const bool    keep = p->n_columns > COLUMNS;
     const int64_t size = is_q8_0 ? sizeof(block_q8_0) : sizeof(block_q4_0);
     rows_f        acc[COLUMNS];
 #    pragma GCC   unroll 8
     for (int c = 0; c < n; ++c) {
-        acc[c] = b0 > 0 ? rows_load(y + c * p->y_nb1, s->n_rows) : rows_zero();
+        acc[c] = b0 > 0 ? rows_load(product_y(p, s->r, c0 + c), s->n_rows) : rows_zero();
     }
     for (int64_t b = 0; b < n_blocks; ++b, ++x) {
         rows_i w[FOURS], dot[COLUMNS];
@@ -129,7 +128,7 @@ SIMD_INLINE void multiply_columns(const struct strip * s, struct row_part * rows
     }
 #    pragma GCC unroll 8
     for (int c = 0; c < n; ++c) {
-        rows_store(y + c * p->y_nb1, acc[c], s->n_rows);
+        rows_store(product_y(p, s->r, c0 + c), acc[c], s->n_rows);
     }
 }
 
@@ -199,6 +198,7 @@ const struct product_kernel product_q8_0 = {
     .name = "q8_0",
     .types = PRODUCT_TYPE(Q8_0) | PRODUCT_TYPE(Q4_0),
     .supports = supports,
+    .experts = true,
     .block = QK,
     .block_size = sizeof(struct column_block),
     .round = round_blocks,

@@ -24,8 +24,8 @@ static void multiply(const struct product_part * p) {
     const int64_t        stride = p->K / QK8_0 * (int64_t) sizeof(block_q8_0);
     for (int64_t r = 0; r < p->n_rows; ++r) {
         for (int64_t c = 0; c < p->n_columns; ++c) {
-            vec_dot((int) p->K, (float *) (void *) (p->y + c * p->y_nb1) + r, 0,
-                    p->rows + r * p->row_size, 0, p->columns + (p->first + c) * stride, 0, 1);
+            vec_dot((int) p->K, (float *) (void *) product_y(p, r, c), 0, p->rows + r * p->row_size,
+                    0, p->columns + (p->first + c) * stride, 0, 1);
         }
     }
 }
@@ -34,6 +34,7 @@ const struct product_kernel product_vec_dot = {
     .name = "vec_dot",
     .types = PRODUCT_TYPE(Q8_0) | PRODUCT_TYPE(Q4_0),
     .supports = product_is_few,
+    .experts = true,
     .block = QK8_0,
     .block_size = sizeof(block_q8_0),
     .round = round_blocks,

@@ -5,7 +5,8 @@
 // First, the columns are prepared for the kernel: rounded, transposed, or nothing. With few numbers
 // in x each thread does that for itself and then takes slices of rows from a queue, without a
 // barrier. With more, the threads divide the columns, wait for each other, and take slices of rows
-// and columns from a common counter.
+// and columns from a common counter. The slices of all experts are one list. Every thread sorts the
+// columns by expert for itself: that takes microseconds.
 //
 // A kernel computes an element in the same order in any case, so it depends neither on the number
 // of threads nor on the other columns.
@@ -71,9 +72,14 @@ const struct product_kernel * product_kernel_of(const struct ggml_tensor * dst) 
             dst->nb[0] != sizeof(float) || w->ne[0] == 0) {
         return NULL;
     }
+    const bool experts = dst->op == GGML_OP_MUL_MAT_ID;
+    if (experts && (!ggml_is_contiguous(dst) || dst->ne[1] * dst->ne[2] > INT32_MAX)) {
+        return NULL;
+    }
     for (size_t i = 0; i < sizeof(kernels) / sizeof(kernels[0]); ++i) {
         const struct product_kernel * kernel = kernels[i];
-        if ((kernel->types >> w->type & 1) != 0 && kernel->supports(dst)) {
+        if ((kernel->types >> w->type & 1) != 0 &&
+                (experts ? kernel->experts : kernel->supports(dst))) {
             return kernel->multiply != NULL ? kernel : NULL;
         }
     }
@@ -84,11 +90,29 @@ bool product_is_private(const struct product_kernel * kernel, const struct ggml_
     return ggml_nelements(dst->src[1]) <= kernel->private_max;
 }
 
+static int64_t min(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+// Bytes of C prepared columns
+static size_t prepared_size(const struct product_kernel * kernel, int64_t K, int64_t C) {
+    return kernel->round != NULL     ? (size_t) (K / kernel->block * C) * kernel->block_size
+           : kernel->prepare != NULL ? kernel->prepared_size(K, C)
+                                     : 0;
+}
+
 static struct product product_of(
         const struct product_kernel * kernel, const struct ggml_tensor * dst) {
     const struct ggml_tensor *w = dst->src[0], *x = dst->src[1];
     const bool     one = x->ne[1] == 1 && x->ne[3] == 1 && w->ne[2] == 1; // column per matrix
     struct product p = { .w = w, .x = x, .y = dst, .K = w->ne[0], .R = w->ne[1] };
+    if (dst->op == GGML_OP_MUL_MAT_ID) {
+        p.C = dst->ne[1] * dst->ne[2];
+        p.n_matrices = min(w->ne[2], p.C); // at most
+        p.x_nb1 = (int64_t) x->nb[1];
+        p.y_nb1 = (int64_t) dst->nb[1];
+        return p;
+    }
     p.C = x->ne[one ? 2 : 1];
     p.n2 = one ? 1 : x->ne[2];
     p.n_matrices = p.n2 * x->ne[3];
@@ -96,36 +120,135 @@ static struct product product_of(
     p.r3 = x->ne[3] / w->ne[3];
     p.x_nb1 = (int64_t) x->nb[one ? 2 : 1];
     p.y_nb1 = (int64_t) dst->nb[one ? 2 : 1];
-    if (kernel->round != NULL) {
-        p.prepared_size = (size_t) (p.K / kernel->block * p.C) * kernel->block_size;
-    } else if (kernel->prepare != NULL) {
-        p.prepared_size = kernel->prepared_size(p.K, p.C);
-    }
+    p.prepared_size = prepared_size(kernel, p.K, p.C);
     return p;
+}
+
+// One matrix of w serves several of x.
+struct product_matrix product_matrix_of(const struct product * p, int64_t m) {
+    if (p->experts != NULL) {
+        return p->experts[m];
+    }
+    const int64_t i2 = m % p->n2, i3 = m / p->n2;
+    return (struct product_matrix) {
+        .w = (const char *) p->w->data + i2 / p->r2 * (int64_t) p->w->nb[2] +
+             i3 / p->r3 * (int64_t) p->w->nb[3],
+        .x = (const char *) p->x->data + i2 * (int64_t) p->x->nb[2] + i3 * (int64_t) p->x->nb[3],
+        .y = (char *) p->y->data + i2 * (int64_t) p->y->nb[2] + i3 * (int64_t) p->y->nb[3],
+        .C = p->C,
+        .offset = (size_t) m * p->prepared_size,
+    };
+}
+
+//
+// Experts
+//
+
+// Bytes for the experts that have columns, the places and numbers of the columns, and counters
+static size_t experts_size(const struct product * p) {
+    if (p->y->op != GGML_OP_MUL_MAT_ID) {
+        return 0;
+    }
+    const size_t size = (size_t) p->n_matrices * sizeof(struct product_matrix) +
+                        (size_t) p->C * (sizeof(struct product_place) + sizeof(int32_t)) +
+                        (size_t) p->w->ne[2] * sizeof(int32_t);
+    return (size + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+}
+
+// Sorts the columns by expert.
+static void find_experts(const struct product_kernel * kernel, struct product * p, void * memory) {
+    const struct ggml_tensor * ids = p->y->src[2];
+    const int64_t              k = p->y->ne[1], X = p->w->ne[2];
+    p->experts = memory;
+    p->places = (void *) (p->experts + p->n_matrices);
+    int32_t * numbers = (int32_t *) (void *) (p->places + p->C);
+    int32_t * counts = numbers + p->C; // columns of an expert, then its matrix
+    memset(counts, 0, (size_t) X * sizeof(int32_t));
+    for (int64_t c = 0; c < p->C; ++c) {
+        const int32_t id = *(const int32_t *) (const void *) ((const char *) ids->data +
+                                                              c % k * (int64_t) ids->nb[0] +
+                                                              c / k * (int64_t) ids->nb[1]);
+        p->places[c] = (struct product_place) { id, counts[id]++ };
+    }
+    p->n_matrices = 0;
+    size_t offset = 0;
+    for (int64_t id = 0; id < X; ++id) {
+        if (counts[id] > 0) {
+            struct product_matrix * m = &p->experts[p->n_matrices];
+            *m = (struct product_matrix) {
+                .w = (const char *) p->w->data + id * (int64_t) p->w->nb[2],
+                .x = p->x->data,
+                .y = p->y->data,
+                .C = counts[id],
+                .numbers = numbers,
+                .offset = offset,
+            };
+            numbers += m->C;
+            offset += prepared_size(kernel, p->K, m->C);
+            counts[id] = (int32_t) p->n_matrices++;
+        }
+    }
+    for (int64_t c = 0; c < p->C; ++c) {
+        struct product_place * place = &p->places[c];
+        place->matrix = counts[place->matrix];
+        p->experts[place->matrix].numbers[place->column] = (int32_t) c;
+    }
 }
 
 //
 // Columns
 //
 
-// Share i of n of the blocks of every column
+// The blocks of a column
+struct blocks {
+    char *  first;
+    int64_t stride; // bytes
+};
+
+static struct blocks blocks_of(const struct product_kernel * kernel, const struct product * p,
+        const struct product_matrix * m, int64_t c, char * columns) {
+    const int64_t size = (int64_t) kernel->block_size;
+    return (struct blocks) {
+        .first = columns + m->offset + c * (kernel->by_block ? 1 : p->K / kernel->block) * size,
+        .stride = (kernel->by_block ? m->C : 1) * size,
+    };
+}
+
+// Blocks begin … end of every column. An expert has its own copy of a column of x.
+static void round_columns(const struct product_kernel * kernel, const struct product * p,
+        char * out, int64_t begin, int64_t end) {
+    for (int64_t m = 0; m < p->n_matrices; ++m) {
+        const struct product_matrix matrix = product_matrix_of(p, m);
+        for (int64_t c = 0; c < matrix.C; ++c) {
+            if (matrix.numbers == NULL || matrix.numbers[c] % p->y->ne[1] < p->x->ne[1]) {
+                const struct blocks to = blocks_of(kernel, p, &matrix, c, out);
+                kernel->round(p->w->type, product_x(p, &matrix, c) + begin * kernel->block,
+                        end - begin, to.first + begin * to.stride, to.stride);
+            }
+        }
+    }
+    for (int64_t c = 0; p->experts != NULL && c < p->C; ++c) {
+        const int64_t i = c % p->y->ne[1], n = p->x->ne[1];
+        if (i >= n) {
+            const struct product_place *a = &p->places[c - i + i % n], *b = &p->places[c];
+            const struct blocks from = blocks_of(kernel, p, &p->experts[a->matrix], a->column, out);
+            const struct blocks to = blocks_of(kernel, p, &p->experts[b->matrix], b->column, out);
+            for (int64_t j = begin; j < end; ++j) {
+                memcpy(to.first + j * to.stride, from.first + j * from.stride, kernel->block_size);
+            }
+        }
+    }
+}
+
+// Share i of n of the columns
 static void prepare(const struct product_kernel * kernel, const struct product * p, char * out,
         int64_t i, int64_t n) {
     if (kernel->prepare != NULL) {
         kernel->prepare(p, out, i, n);
     }
-    if (kernel->round == NULL) {
-        return;
-    }
-    const int64_t n_blocks = p->K / kernel->block; // of a column
-    const int64_t begin = i * n_blocks / n, end = (i + 1) * n_blocks / n;
-    const int64_t size = (int64_t) kernel->block_size;
-    for (int64_t m = 0; m < p->n_matrices; ++m, out += p->prepared_size) {
-        for (int64_t c = 0; c < p->C; ++c) {
-            const int64_t first = kernel->by_block ? begin * p->C + c : c * n_blocks + begin;
-            kernel->round(p->w->type, product_x(p, m, c) + begin * kernel->block, end - begin,
-                    out + first * size, (kernel->by_block ? p->C : 1) * size);
-        }
+    if (kernel->round != NULL) {
+        const int64_t n_blocks = p->K / kernel->block; // of a column
+        round_columns(kernel, p, out, i * n_blocks / n, (i + 1) * n_blocks / n);
     }
 }
 
@@ -133,34 +256,25 @@ static void prepare(const struct product_kernel * kernel, const struct product *
 // Rows
 //
 
-// The matrix of w for matrix m of x; one of w serves several of x.
-static const char * matrix_of(const struct product * p, int64_t m) {
-    return (const char *) p->w->data + m % p->n2 / p->r2 * (int64_t) p->w->nb[2] +
-           m / p->n2 / p->r3 * (int64_t) p->w->nb[3];
-}
-
-static int64_t min(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
-// Rows r … r + n_rows and columns c … c + n_columns of matrix m
-static struct product_part part_of(const struct product * p, const char * columns, int64_t m,
-        int64_t r, int64_t n_rows, int64_t c, int64_t n_columns) {
+// Rows r … r + n_rows and columns c … c + n_columns of a matrix
+static struct product_part part_of(const struct product_kernel * kernel, const struct product * p,
+        const char * columns, const struct product_matrix * m, int64_t r, int64_t n_rows, int64_t c,
+        int64_t n_columns) {
+    const bool is_prepared = kernel->round != NULL || kernel->prepare != NULL;
     return (struct product_part) {
         .type = p->w->type,
         .K = p->K,
-        .rows = matrix_of(p, m) + r * (int64_t) p->w->nb[1],
+        .rows = m->w + r * (int64_t) p->w->nb[1],
         .row_size = (int64_t) p->w->nb[1],
         .n_rows = min(n_rows, p->R - r),
-        .columns = p->prepared_size == 0 ? (const char *) product_x(p, m, 0)
-                                         : columns + m * (int64_t) p->prepared_size,
-        .C = p->C,
+        .columns = is_prepared ? columns + m->offset : m->x,
+        .C = m->C,
         .x_nb1 = p->x_nb1,
         .first = c,
-        .n_columns = min(n_columns, p->C - c),
-        .y = (char *) p->y->data + m % p->n2 * (int64_t) p->y->nb[2] +
-             m / p->n2 * (int64_t) p->y->nb[3] + c * p->y_nb1 + r * (int64_t) sizeof(float),
+        .n_columns = min(n_columns, m->C - c),
+        .y = m->y + (m->numbers == NULL ? c * p->y_nb1 : 0) + r * (int64_t) sizeof(float),
         .y_nb1 = p->y_nb1,
+        .numbers = m->numbers != NULL ? m->numbers + c : NULL,
     };
 }
 
@@ -181,35 +295,76 @@ void product_weights_of(const struct product_kernel * kernel, const struct ggml_
     *end = (const char *) w->data + last * (int64_t) w->nb[1];
 }
 
-static void multiply_private(const struct product_kernel * kernel, const struct product * p,
+static void multiply_private(const struct product_kernel * kernel, struct product * p,
         const struct ggml_compute_params * params) {
-    char *           columns = private_work(params);
+    char * work = private_work(params);
+    char * columns = work + experts_size(p);
+    if (p->y->op == GGML_OP_MUL_MAT_ID) {
+        find_experts(kernel, p, work);
+    }
     const int64_t    rows = slice_rows(kernel, p->w);
+    const int64_t    n = (p->R + rows - 1) / rows;                  // slices of a matrix
+    const int64_t    step = p->experts != NULL ? 1 : p->n_matrices; // matrices of a slice
     struct row_queue queue = row_queue_of(
-            plan_counters(params->thread), (p->R + rows - 1) / rows, params->ith, params->nth);
+            plan_counters(params->thread), p->n_matrices / step * n, params->ith, params->nth);
     prepare(kernel, p, columns, 0, 1);
     for (int64_t slice; row_queue_next(&queue, &slice);) {
-        for (int64_t m = 0; m < p->n_matrices; ++m) {
-            struct product_part part = part_of(p, columns, m, slice * rows, rows, 0, p->C);
-            if (queue.next >= 0) {
-                part.next = part.rows + (queue.next - slice) * rows * part.row_size;
-            }
+        const int64_t first = slice / n;
+        const char *  next = NULL;
+        if (queue.next >= 0) {
+            next = product_matrix_of(p, queue.next / n).w +
+                   queue.next % n * rows * (int64_t) p->w->nb[1];
+        }
+        for (int64_t m = first; m < first + step; ++m) {
+            const struct product_matrix matrix = product_matrix_of(p, m);
+            struct product_part         part =
+                    part_of(kernel, p, columns, &matrix, slice % n * rows, rows, 0, matrix.C);
+            part.next = next;
             kernel->multiply(&part);
         }
     }
 }
 
 // The work buffer of a product that is not private: prepared columns, then a part for each thread.
-static size_t columns_size(const struct product * p) {
-    const size_t size = p->prepared_size * (size_t) p->n_matrices;
+static size_t columns_size(const struct product_kernel * kernel, const struct product * p) {
+    const bool   experts = p->y->op == GGML_OP_MUL_MAT_ID;
+    const size_t size = experts ? prepared_size(kernel, p->K, p->C) +
+                                          (size_t) p->n_matrices * prepared_size(kernel, p->K, 1)
+                                : p->prepared_size * (size_t) p->n_matrices;
     return (size + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 }
 
-static void multiply_shared(const struct product_kernel * kernel, const struct product * p,
+// Slice i of all matrices.
+struct slice {
+    int64_t               m; // its matrix
+    struct product_matrix matrix;
+    int64_t               first; // slice of the matrix
+};
+
+// Continues to slice i, which is not before the present one; false if there are not that many.
+static bool find_slice(const struct product_kernel * kernel, const struct product * p,
+        int64_t n_rows, int64_t i, struct slice * s) {
+    while (s->m < p->n_matrices) {
+        s->matrix = product_matrix_of(p, s->m);
+        const int64_t n = (s->matrix.C + kernel->slice_columns - 1) / kernel->slice_columns;
+        if (i < s->first + n * n_rows) {
+            return true;
+        }
+        s->first += n * n_rows;
+        ++s->m;
+    }
+    return false;
+}
+
+static void multiply_shared(const struct product_kernel * kernel, struct product * p,
         const struct ggml_compute_params * params) {
     const int64_t nth = params->nth;
     char *        columns = align_line(params->wdata);
-    char *        work = columns + columns_size(p) + (size_t) params->ith * kernel->work_size;
+    char *        work = columns + columns_size(kernel, p) +
+                  (size_t) params->ith * (experts_size(p) + kernel->work_size);
+    if (p->y->op == GGML_OP_MUL_MAT_ID) {
+        find_experts(kernel, p, work + kernel->work_size);
+    }
     prepare(kernel, p, columns, params->ith, nth);
     if (params->ith == 0) {
         ggml_threadpool_chunk_set(params->threadpool, (int) nth);
@@ -222,16 +377,17 @@ static void multiply_shared(const struct product_kernel * kernel, const struct p
         rows -= kernel->height;
     }
     const int64_t n_rows = (p->R + rows - 1) / rows; // slices
-    const int64_t n_columns = (p->C + kernel->slice_columns - 1) / kernel->slice_columns;
-    const int64_t n_slices = n_rows * n_columns * p->n_matrices;
-    for (int64_t i = params->ith; i < n_slices;
+    struct slice  slice = { 0 };
+    for (int64_t i = params->ith; find_slice(kernel, p, n_rows, i, &slice);
             i = ggml_threadpool_chunk_add(params->threadpool, 1)) {
-        struct product_part part = part_of(p, columns, i / n_rows / n_columns, i % n_rows * rows,
-                rows, i / n_rows % n_columns * kernel->slice_columns, kernel->slice_columns);
-        const int64_t       next = i + nth;
-        part.next = next < n_slices ? matrix_of(p, next / n_rows / n_columns) +
-                                              next % n_rows * rows * (int64_t) p->w->nb[1]
-                                    : NULL;
+        const int64_t       j = i - slice.first;
+        struct product_part part = part_of(kernel, p, columns, &slice.matrix, j % n_rows * rows,
+                rows, j / n_rows * kernel->slice_columns, kernel->slice_columns);
+        struct slice        next = slice;
+        if (find_slice(kernel, p, n_rows, i + nth, &next)) {
+            part.next =
+                    next.matrix.w + (i + nth - next.first) % n_rows * rows * (int64_t) p->w->nb[1];
+        }
         part.work = work;
         kernel->multiply(&part);
     }
@@ -243,14 +399,16 @@ static void multiply_shared(const struct product_kernel * kernel, const struct p
 
 size_t ggml_lrnn_cpu_mul_mat_work_size(const struct ggml_tensor * dst, int n_threads) {
     const struct product_kernel * kernel =
-            dst->op == GGML_OP_MUL_MAT ? product_kernel_of(dst) : NULL;
+            dst->op == GGML_OP_MUL_MAT || dst->op == GGML_OP_MUL_MAT_ID ? product_kernel_of(dst)
+                                                                        : NULL;
     if (kernel == NULL) {
         return 0;
     }
     const struct product p = product_of(kernel, dst);
+    const size_t         columns = columns_size(kernel, &p), experts = experts_size(&p);
     return product_is_private(kernel, dst)
-                   ? private_work_size(p.prepared_size * (size_t) p.n_matrices, n_threads)
-                   : columns_size(&p) + (size_t) n_threads * kernel->work_size + CACHE_LINE;
+                   ? private_work_size(columns + experts, n_threads)
+                   : columns + (size_t) n_threads * (kernel->work_size + experts) + CACHE_LINE;
 }
 
 bool ggml_lrnn_cpu_mul_mat(const struct ggml_compute_params * params, struct ggml_tensor * dst) {
@@ -260,7 +418,7 @@ bool ggml_lrnn_cpu_mul_mat(const struct ggml_compute_params * params, struct ggm
     if (kernel == NULL) {
         return false;
     }
-    const struct product p = product_of(kernel, dst);
+    struct product p = product_of(kernel, dst);
     (product_is_private(kernel, dst) ? multiply_private : multiply_shared)(kernel, &p, params);
     return true;
 }

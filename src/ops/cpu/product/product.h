@@ -7,8 +7,12 @@
 // A kernel multiplies some rows of one matrix with some columns. Its description says which
 // products it can compute and how it divides them; product.c chooses the first one of a table and
 // runs it on all threads. No kernel looks at a node of a graph while it multiplies: what it gets is
-// a part. Products with a matrix per column, of which a list of columns belongs to each matrix
-// (GGML_OP_MUL_MAT_ID), can call the kernels in the same way.
+// a part. In a product of experts (GGML_OP_MUL_MAT_ID) each column chooses its matrix,
+//
+//     y[r, i, t] = Σ_k w[r, k, ids[i, t]] x[k, i mod n, t]     w [K, R, X], x [K, n, T], ids [k, T]
+//
+// and the columns of an expert are prepared side by side. One kernel computes them, however many
+// there are, so the bits of a token do not depend on the others.
 //
 // Words: a strip is the rows that a kernel multiplies together, a slice the rows that a thread
 // takes at once.
@@ -36,46 +40,76 @@
 
 struct ggml_compute_params;
 
-// A node GGML_OP_MUL_MAT. Matrices of one column that share a matrix of w count as columns of one
-// matrix.
+// A matrix of w and the columns it is multiplied with: a matrix of x, or the tokens of an expert.
+struct product_matrix {
+    const char * w;
+    const char * x;       // column 0
+    char *       y;       // of column 0
+    int64_t      C;       // columns
+    int32_t *    numbers; // of the columns: i + k t; NULL: 0 … C − 1
+    size_t       offset;  // of the prepared columns, in bytes
+};
+
+// A node GGML_OP_MUL_MAT or GGML_OP_MUL_MAT_ID. In the former, matrices of one column that share a
+// matrix of w count as columns of one matrix.
 struct product {
     const struct ggml_tensor *w, *x, *y;
-    int64_t                   K, R, C;
+    int64_t                   K, R, C;        // C: columns of a matrix; of all experts
     int64_t                   n2, n_matrices; // matrices of x: in dimension 2, and of both
     int64_t                   r2, r3;         // matrices of x that share one of w
     int64_t                   x_nb1, y_nb1;   // bytes between columns
     size_t                    prepared_size;  // bytes of the prepared columns of a matrix
+
+    // MUL_MAT_ID: the experts that have columns, n_matrices of them; NULL: MUL_MAT
+    struct product_matrix * experts;
+    struct product_place {
+        int32_t matrix, column;
+    } * places; // of column i + k t
 };
 
-// Column c of matrix m of x
-static inline const float * product_x(const struct product * p, int64_t m, int64_t c) {
-    return (const float *) (const void *) ((const char *) p->x->data + c * p->x_nb1 +
-                                           m % p->n2 * (int64_t) p->x->nb[2] +
-                                           m / p->n2 * (int64_t) p->x->nb[3]);
+struct product_matrix product_matrix_of(const struct product * p, int64_t m);
+
+// Column c of a matrix
+static inline const float * product_x(
+        const struct product * p, const struct product_matrix * m, int64_t c) {
+    const char * x = m->x + c * p->x_nb1;
+    if (m->numbers != NULL) {
+        const int64_t i = m->numbers[c] % p->y->ne[1], t = m->numbers[c] / p->y->ne[1];
+        x = m->x + i % p->x->ne[1] * p->x_nb1 + t * (int64_t) p->x->nb[2];
+    }
+    return (const float *) (const void *) x;
 }
 
 // Rows of a matrix times some of its columns.
 struct product_part {
-    enum ggml_type type; // of the rows
-    int64_t        K;
-    const char *   rows;
-    int64_t        row_size; // bytes between rows
-    int64_t        n_rows;
-    const char *   next;      // rows that the thread probably takes next; may be NULL
-    const char *   columns;   // column 0: prepared, or of x
-    int64_t        C;         // columns that were prepared together
-    int64_t        x_nb1;     // bytes between columns of x
-    int64_t        first;     // column of the part
-    int64_t        n_columns; // of the part
-    char *         y;         // of the first row and column
-    int64_t        y_nb1;     // bytes between columns of y
-    void *         work;      // work_size bytes
+    enum ggml_type  type; // of the rows
+    int64_t         K;
+    const char *    rows;
+    int64_t         row_size; // bytes between rows
+    int64_t         n_rows;
+    const char *    next;      // rows that the thread probably takes next; may be NULL
+    const char *    columns;   // column 0: prepared, or of x
+    int64_t         C;         // columns that were prepared together
+    int64_t         x_nb1;     // bytes between columns of x
+    int64_t         first;     // column of the part
+    int64_t         n_columns; // of the part
+    char *          y;         // of the first row, and of column 0 of the part or number 0
+    int64_t         y_nb1;     // bytes between columns of y
+    const int32_t * numbers;   // of the columns of the part in y; NULL: 0 … n_columns − 1
+    void *          work;      // work_size bytes
 };
+
+// Column c of a part in y, from row r on
+static inline char * product_y(const struct product_part * part, int64_t r, int64_t c) {
+    const int64_t number = part->numbers != NULL ? part->numbers[c] : c;
+    return part->y + number * part->y_nb1 + r * (int64_t) sizeof(float);
+}
 
 struct product_kernel {
     const char * name;
-    uint64_t     types; // of w: bits 1 << GGML_TYPE_…
-    bool (*supports)(const struct ggml_tensor * dst);
+    uint64_t     types;                               // of w: bits 1 << GGML_TYPE_…
+    bool (*supports)(const struct ggml_tensor * dst); // a MUL_MAT
+    bool experts; // a column has the same bits among any number of columns: MUL_MAT_ID, too
 
     // How the columns are prepared; all fields may be 0, for a kernel that reads x. Either a column
     // is rounded block by block, or `prepare` writes share i of n of all columns, of all matrices.
