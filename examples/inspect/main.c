@@ -7,11 +7,13 @@
 #include "json/json-write.h"
 #include "load-model.h"
 #include "program.h"
+#include "terminal.h"
 
 #include "ggml-backend.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct args {
@@ -58,10 +60,14 @@ static void print_id(const char * name, int32_t id) {
     }
 }
 
-// Prints a name from the file without control characters, which a terminal would interpret.
+// Names from the file are printed without control characters, which a terminal would interpret.
+static char printable(char c) {
+    return (unsigned char) c < ' ' || c == 0x7f ? '?' : c;
+}
+
 static void print_name(const char * name) {
     for (const char * p = name; *p != '\0'; ++p) {
-        putchar((unsigned char) *p < ' ' || *p == 0x7f ? '?' : *p);
+        putchar(printable(*p));
     }
 }
 
@@ -151,9 +157,14 @@ static void print_model(const struct lrnn_model * model, const struct lrnn_model
     printf("identity          %016" PRIx64 " (hash of the model file; state files store it)\n",
             info->identity);
     if (info->source[0] != '\0') {
-        printf("source            ");
-        print_name(info->source);
-        printf("\n");
+        char * text = program_alloc(strlen(info->source) + 1, 1); // with notes of the converter
+        strcpy(text, info->source);
+        for (char * p = text; *p != '\0'; ++p) {
+            *p = printable(*p);
+        }
+        const int column = printf("source            ");
+        terminal_print_wrapped(stdout, text, column, column, terminal_width(stdout));
+        free(text);
     }
 }
 

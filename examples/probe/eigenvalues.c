@@ -27,7 +27,8 @@ static void count(struct eigenvalues_layer * l, double re, double im) {
     bin = bin < 0 ? 0 : bin >= EIGENVALUES_BINS ? EIGENVALUES_BINS - 1 : bin;
     l->n++;
     l->n_negative += re < -rounding;
-    l->n_complex += fabs(im) > rounding;
+    // two reflections at keys that are orthogonal but for rounding split −1 into a pair e^{±iφ}
+    l->n_complex += size > rounding && fabs(im) > 0.01 * size;
     l->n_outside += size > 1.0 + 1e-5;
     l->bins[bin]++;
     l->lo = re < l->lo ? re : l->lo;

@@ -7,9 +7,9 @@
 enum { EIGENVALUES_BINS = 40 }; // from −1 to 1
 
 struct eigenvalues_layer {
-    int64_t n;          // counted; 0: an attention layer, or no input
-    int64_t n_negative; // with a real part below zero
-    int64_t n_complex;
+    int64_t n;                      // counted; 0: an attention layer, or no input
+    int64_t n_negative;             // with a real part below zero
+    int64_t n_complex;              // more than 0.01 radians off the real axis
     int64_t n_outside;              // with an absolute value above 1 + 1e-5
     int64_t bins[EIGENVALUES_BINS]; // of the real part; values outside are in the outer bins
     double  lo, hi;                 // of the real part

@@ -154,6 +154,9 @@ void output_eigenvalues(FILE * out, const struct probed * probed) {
                     100.0 * (double) l->n_outside / (double) l->n);
         }
     }
+    if (total.n_complex > 0) {
+        fprintf(out, "complex: more than 0.01 radians off the real axis\n");
+    }
     if (total.gate_lo <= total.gate_hi) {
         fprintf(out, "%-8s %12s %9.4f %9.4f\n", "gate", "", total.gate_lo, total.gate_hi);
     }

@@ -723,7 +723,7 @@ def _sampler_params(seed, options):
     """A struct lrnn_sampler_params with options as users spell them: those of lrnn_sampler_set."""
     params = _SamplerParams(seed=_int(seed, c_uint64, "seed"))
     for name, value in options.items():
-        _checked(_lib.lrnn_sampler_set, ctypes.byref(params), name.encode(), float(value))
+        _checked(_lib.lrnn_sampler_set, ctypes.byref(params), name.encode(), c_double(value))
     return params
 
 

@@ -90,6 +90,14 @@ def test_names_the_tokenizer(lrnn):
         assert (info["tokenizer"], info["tokenizer_model"], info["pre_tokenizer"]) == names
 
 
+def test_long_notes_are_wrapped(lrnn):
+    lines = lrnn.run("lrnn-inspect", lrnn.models / "mod3-mamba-neg.gguf").stdout.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("source  "))
+    assert lines[at].startswith("source            mod3-mamba-neg; written as lrnn")
+    assert lines[at + 1].startswith(" " * 18) and lines[at + 1][18] != " "
+    assert max(map(len, lines[at:at + 2])) <= 80
+
+
 def test_explains_the_identity(lrnn):
     lrnn.run("lrnn-inspect", lrnn.golden_models()[0], stdout=r"\nidentity          [0-9a-f]{16} "
              r"\(hash of the model file; state files store it\)\n")

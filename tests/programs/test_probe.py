@@ -64,6 +64,16 @@ def test_table_of_eigenvalues(lrnn):
     assert 0 < found["all"]["complex"] != found["all"]["negative"]
 
 
+def test_complex_eigenvalues(lrnn):
+    """A rotation of S3 is a product of two reflections with a double -1, up to rounding, or with
+    e^(2πi/3) and its conjugate: the complex ones are those with the real part -1/2."""
+    found = probe(lrnn, "-m", lrnn.models / "s3-deltaproduct2-neg.gguf", "--eigenvalues",
+                  "--length", 400, "--trials", 2)[0]["spectrum"]["all"]
+    bins = found["bins"]
+    assert sum(bins) == found["counted"] and sum(bins[8:12]) > 0
+    assert sum(bins[8:12]) <= found["complex"] < 0.5 * found["negative"]
+
+
 def test_batch_changes_no_answer(lrnn):
     answers = [[length["right"] for length in model["lengths"]]
                for batch in (64, 4096)

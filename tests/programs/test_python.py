@@ -299,6 +299,8 @@ def test_arguments_that_c_would_cut(lrnn, model, session, tmp_path):
         for wrong in (None, "model.gguf", session):
             with pytest.raises(TypeError, match="model is .*; expected a Model"):
                 make(wrong)
+    with pytest.raises(TypeError):
+        lrnn.Sampler(temperature="0.5")
     with pytest.raises(TypeError, match="session is .*; expected a Session"):
         lrnn.Generation(model)
     with pytest.raises(TypeError, match="unknown parameter 'n_sequences'; expected one of n_thr"):
