@@ -64,17 +64,6 @@ def test_every_option_is_reported(bench, model):
         assert value == kv[key] or math.isclose(value, kv[key], rel_tol=1e-6), key
 
 
-def test_values(bench):
-    config, tensors = tiny.delta_net()
-    bench.convert(config | OPTIONS["delta_net"], tensors)
-    m = inspect(bench.out)["metadata"]
-    assert (m["lrnn.qk_norm"], m["lrnn.qk_activation"]) == ("sum", "elu")
-    assert (m["lrnn.eigenvalues"], m["lrnn.beta"]) == ("[-1,1]", True)
-    assert (m["lrnn.head_count"], m["lrnn.key_length"]) == (2, 3)
-    assert (m["lrnn.value_length"], m["lrnn.conv_width"]) == (5, 4)
-    assert m["lrnn.norm_epsilon"] == 1e-6                  # the shortest form of the F32 number
-
-
 def test_vocabularies_are_omitted(bench):
     config, tensors = tiny.delta_net()
     bench.save(config, tensors)

@@ -62,20 +62,6 @@ def test_unknown_option(bench):
     bench.convert(config | {"use_new_trick": True}, t, "--ignore-key", "use_new_trick")
 
 
-@pytest.mark.parametrize("make, key", [
-    (tiny.delta_net, "num_heads"), (tiny.delta_net, "norm_eps"), (tiny.delta_net, "attn"),
-    (tiny.delta_net, "qk_norm"), (tiny.delta_net, "model_type"), (tiny.mamba, "ssm_cfg"),
-    (tiny.mamba2, "n_groups"), (tiny.mamba2, "time_step_limit"), (tiny.olmo_hybrid, "layer_types"),
-    (tiny.transformer, "rope_parameters"), (tiny.gla, "num_kv_heads"), (tiny.mlstm, "num_blocks"),
-    (tiny.mlstm, "gate_soft_cap"),
-])
-@pytest.mark.parametrize("value", ["text", [1, "x"], {"layers": "all", "num_heads": 2}, -1])
-def test_values_of_another_kind(bench, make, key, value):
-    config, t = make()
-    code, err = bench.refuse(config | {key: value}, t)
-    assert code == 4
-
-
 def test_integer_weights(bench):
     config, t = tiny.delta_net()
     t["model.norm.weight"] = np.ones(D, np.int32)
