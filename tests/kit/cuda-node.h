@@ -6,9 +6,9 @@
 
 #include "kit/gpu.h"
 #include "kit/ptx/ptx-session.h"
-#include "kit/scan-case.h"
+#include "kit/scan-problem.h"
 
-#include <cstdio>
+#include <algorithm>
 #include <memory>
 #include <set>
 #include <string>
@@ -109,8 +109,9 @@ std::string run_on_device(
     return found;
 }
 
-// Each test defines it with its launchers.
-static std::string run_node(ggml_tensor * op, int n_orders = ALL_ORDERS);
+// Each test defines it with its launchers, which choose kernels for `on`.
+static std::string run_node(
+        ggml_tensor * op, int n_orders = ALL_ORDERS, const path_gpu & on = test_gpu);
 
 inline ggml_tensor * build(test * t, test_arena * a, const test_scan * s, ggml_scan_path path) {
     ggml_tensor * op = test_scan_build(t, a, s, path);
@@ -282,17 +283,41 @@ struct problem {
     int        mode;
     int        d_k, d_v, H, n_h;
     int        turn; // selects layout, head counts and beta: 2 in every third case, else 0 to 2
-    double     mean; // of the keys
     test_batch batch;
+    double     mean = 0.0; // of the keys
 };
 
-inline void describe(test_scan * s, const char * mode, const problem & p) {
-    int n = snprintf(s->text, sizeof(s->text),
-            "%s, %dx%d, H %d, n_h %d, turn %d, snapshots %d, lengths", mode, p.d_k, p.d_v, p.H,
-            p.n_h, p.turn, p.batch.n_snap);
-    for (int i = 0; i < p.batch.n_seqs && i < 4; ++i) {
-        n += snprintf(s->text + n, sizeof(s->text) - n, " %d", (int) p.batch.len[i]);
+inline test_batch batch_of(std::initializer_list<int64_t> len, int n_snap = 0, int turn = 0) {
+    test_batch b = {};
+    b.n_seqs = (int) len.size();
+    b.n_snap = n_snap;
+    b.turn = turn;
+    std::copy(len.begin(), len.end(), b.len);
+    return b;
+}
+
+typedef test_scan make_fn(test_arena *, const problem &, test_rng *);
+
+// A scan with memory of its own
+struct owned_scan {
+    test_arena a;
+    test_scan  s;
+
+    owned_scan(make_fn * make, const problem & p, test_rng * rng) {
+        test_arena_init(&a);
+        s = make(&a, p, rng);
     }
+    ~owned_scan() {
+        test_arena_free(&a);
+    }
+    owned_scan(const owned_scan &) = delete;
+};
+
+inline test_worst worst_of(const char * what, double limit) {
+    test_worst w = {};
+    w.what = what;
+    w.limit = limit;
+    return w;
 }
 
 // Up to three sequences of fewer than `most` tokens. The first has three more, because the output
@@ -308,182 +333,38 @@ inline test_batch random_batch(test_rng * rng, int turn, int64_t most) {
     return b;
 }
 
-// Any layout with contiguous rows
-inline test_layout layout_of(const problem & p) {
-    return (test_layout) (p.turn % TEST_REVERSED);
+// Any layout with contiguous rows, some gaps between slots
+inline test_problem full(const problem & p) {
+    test_problem x = {};
+    x.mode = p.mode;
+    x.d_k = p.d_k;
+    x.d_v = p.d_v;
+    x.H = p.H;
+    x.n_h = p.n_h;
+    x.heads = p.turn;
+    x.layout = (test_layout) (p.turn % TEST_REVERSED);
+    x.state_gaps = p.turn % 4 == 3;
+    x.batch = p.batch;
+    x.mean = p.mean;
+    x.beta_lo = p.turn % 3 == 0 ? 2.0 : 0.0;
+    x.hard = 60.0; // exp(−88) is not representable in F32
+    return x;
 }
-
-inline ggml_tensor * tokens(test_arena * a, const problem & p, const char * name, int width,
-        int heads, int factors, int64_t T) {
-    return test_tensor(a, GGML_TYPE_F32, layout_of(p), name, width,
-            test_divisor(p.H, p.turn + heads), factors, T);
-}
-
-inline ggml_tensor * state_of(test_arena * a, const problem & p, int64_t size) {
-    return test_tensor(a, GGML_TYPE_F32, p.turn % 4 == 3 ? TEST_GAPS : TEST_DENSE, "state",
-            size * p.H, test_batch_slots(&p.batch), 1, 1);
-}
-
-// Gates of any sign; some are 0, to detect divisions by gates.
-inline void fill_gates(ggml_tensor * x, test_rng * rng, double lo) {
-    test_fill_uniform(x, rng, lo, 1.0);
-    for (int64_t t = 0; t < x->ne[3]; ++t) {
-        for (int64_t h = 0; h < x->ne[1]; ++h) {
-            for (int64_t i = 0; i < x->ne[0]; ++i) {
-                const int64_t dice = test_below(rng, 50);
-                if (dice < 16) {
-                    test_set(x, i, h, 0, t, dice == 0 ? 0.0f : -test_get(x, i, h, 0, t));
-                }
-            }
-        }
-    }
-}
-
-// Modes 0 to 5: {beta, r and w} x {no gate, gate per head, gate per channel}
-inline const char * const householder_names[6] = { "beta, no gate", "beta, gate per head",
-    "beta, gate per channel", "r and w, no gate", "r and w, gate per head",
-    "r and w, gate per channel" };
 
 inline test_scan make_householder(test_arena * a, const problem & p, test_rng * rng) {
-    const int64_t T = test_batch_tokens(&p.batch);
-    const bool    rw = p.mode >= 3;
-    test_scan     s = {};
-    s.op = test_scan::TEST_HOUSEHOLDER;
-    s.batch = p.batch;
-    ggml_householder_scan_args & x = s.householder;
-    x.state = state_of(a, p, (int64_t) p.d_k * p.d_v);
-    x.ids = test_batch_ids(a, &p.batch);
-    x.q = tokens(a, p, "q", p.d_k, 0, 1, T);
-    x.k = tokens(a, p, "k", p.d_k, 1, p.n_h, T);
-    x.v = tokens(a, p, "v", p.d_v, 2, p.n_h, T);
-    x.scale = 1.0f / sqrtf((float) p.d_k);
-    test_fill_slots(x.state, x.ids, rng);
-    test_fill_unit(x.q, rng, 0.0);
-    test_fill_unit(x.k, rng, p.mean);
-    test_fill_normal(x.v, rng, 1.0);
-    if (rw) { // as in RWKV-7: r of length 1, w = r ∘ a with a in (0, 1)
-        x.r = tokens(a, p, "r", p.d_k, 3, 1, T);
-        x.w = tokens(a, p, "w", p.d_k, 3, 1, T);
-        test_fill_unit(x.r, rng, 0.0);
-        test_fill_uniform(x.w, rng, 0.0, 1.0);
-        for (int64_t t = 0; t < T; ++t) {
-            for (int64_t h = 0; h < x.r->ne[1]; ++h) {
-                for (int64_t i = 0; i < p.d_k; ++i) {
-                    test_set(
-                            x.w, i, h, 0, t, test_get(x.r, i, h, 0, t) * test_get(x.w, i, h, 0, t));
-                }
-            }
-        }
-    } else {
-        x.beta = tokens(a, p, "beta", 1, 3, p.n_h, T);
-        test_fill_uniform(x.beta, rng, p.turn % 3 == 0 ? 2.0 : 0.0, 2.0);
-    }
-    if (p.mode % 3 != 0) {
-        x.gate = tokens(a, p, "gate", p.mode % 3 == 1 ? 1 : p.d_k, 4, 1, T);
-        if (rw) {
-            test_fill_uniform(x.gate, rng, 0.55, 1.0);
-        } else {
-            fill_gates(x.gate, rng, 0.8);
-        }
-    }
-    describe(&s, householder_names[p.mode], p);
-    return s;
-}
-
-enum signed_mode {
-    NONE,
-    HEAD,
-    CHANNEL,
-    CONST_HEAD,
-    CONST_CHANNEL,
-    BONUS,
-    BONUS_HEAD,
-    BONUS_NONE,
-    MAMBA,
-    MAMBA_SIGNED,
-    MAMBA2,
-    MAMBA2_SIGNED,
-    MLSTM,
-    MLSTM_HARD,
-    N_SIGNED
-};
-
-inline const char * const signed_names[N_SIGNED] = { "no gate", "gate per head", "gate per channel",
-    "constant gate per head", "constant gate per channel", "bonus, gate per channel",
-    "bonus, gate per head", "bonus, no gate", "Mamba", "Mamba signed", "Mamba-2", "Mamba-2 signed",
-    "mLSTM", "mLSTM, hard gates" };
-
-inline double log_sigmoid(double x) {
-    return x < 0.0 ? x - log1p(exp(x)) : -log1p(exp(-x));
+    const test_problem x = full(p);
+    return test_make_householder(a, &x, rng);
 }
 
 inline test_scan make_signed(test_arena * a, const problem & p, test_rng * rng) {
-    const int64_t T = test_batch_tokens(&p.batch);
-    const bool    mlstm = p.mode >= MLSTM;
-    const double  hard = 60.0; // exp(−88) is not representable in F32
-    const int64_t size = (int64_t) p.d_k * p.d_v + (mlstm ? p.d_k + 1 : 0);
-    test_scan     s = {};
-    s.op = test_scan::TEST_SIGNED;
-    s.batch = p.batch;
-    ggml_signed_scan_args & x = s.sign;
-    x.state = state_of(a, p, size);
-    x.ids = test_batch_ids(a, &p.batch);
-    x.c = tokens(a, p, "c", p.d_k, 0, 1, T);
-    x.b = tokens(a, p, "b", p.d_k, 1, 1, T);
-    x.x = tokens(a, p, "x", p.d_v, 2, 1, T);
-    x.scale = 1.0f / sqrtf((float) p.d_k);
-    x.eps = 1e-6f;
-    x.form = p.mode == MAMBA_SIGNED || p.mode == MAMBA2_SIGNED ? GGML_SIGNED_SCAN_TWO_EXP_M1
-                                                               : GGML_SIGNED_SCAN_EXP;
-    test_fill_slots(x.state, x.ids, rng);
-    test_fill_normal(x.c, rng, 1.0);
-    test_fill_normal(x.b, rng, 1.0);
-    test_fill_normal(x.x, rng, 1.0);
+    const test_problem x = full(p);
+    return test_make_signed(a, &x, rng);
+}
 
-    const bool head = p.mode == HEAD || p.mode == CONST_HEAD || p.mode == BONUS_HEAD;
-    const bool fixed = p.mode == CONST_HEAD || p.mode == CONST_CHANNEL;
-    if (head || fixed || p.mode == CHANNEL || p.mode == BONUS) {
-        x.gate = tokens(a, p, "gate", head ? 1 : p.d_k, 3, 1, fixed ? 1 : T);
-        fill_gates(x.gate, rng, 0.8);
-    }
-    if (p.mode == BONUS || p.mode == BONUS_HEAD || p.mode == BONUS_NONE) {
-        x.bonus = test_tensor(
-                a, GGML_TYPE_F32, TEST_DENSE, "bonus", p.d_k, test_divisor(p.H, p.turn + 4), 1, 1);
-        test_fill_normal(x.bonus, rng, 1.0);
-    }
-    if (p.mode >= MAMBA && p.mode <= MAMBA2_SIGNED) { // dt A from nearly 0 to −3
-        const bool one = p.mode >= MAMBA2;
-        x.dt = tokens(a, p, "dt", one ? 1 : p.d_v, 3, 1, T);
-        x.A = test_tensor(a, GGML_TYPE_F32, p.turn % 2 == 0 ? TEST_REVERSED : TEST_DENSE, "A",
-                one ? 1 : p.d_v, one ? 1 : p.d_k, test_divisor(p.H, p.turn + 4), 1);
-        test_fill_uniform(x.dt, rng, 0.001, 0.3);
-        test_fill_uniform(x.A, rng, -10.0, -0.1);
-    }
-    if (mlstm) {
-        const bool any = p.mode == MLSTM_HARD;
-        x.log_f = tokens(a, p, "log_f", 1, 3, 1, T);
-        x.log_i = tokens(a, p, "log_i", 1, 4, 1, T);
-        for (int64_t t = 0; t < T; ++t) {
-            for (int64_t h = 0; h < x.log_f->ne[1]; ++h) {
-                test_set(x.log_f, 0, h, 0, t,
-                        (float) log_sigmoid(any ? test_uniform(rng, -hard, hard)
-                                                : 3.0 + 1.5 * test_normal(rng)));
-            }
-            for (int64_t h = 0; h < x.log_i->ne[1]; ++h) {
-                test_set(x.log_i, 0, h, 0, t,
-                        (float) (any ? test_uniform(rng, -hard, hard) : 2.0 * test_normal(rng)));
-            }
-        }
-        for (int64_t slot = 0; slot < x.state->ne[1]; ++slot) {
-            // any m is valid in a state
-            for (int64_t h = 0; h < p.H && !isnan(test_get(x.state, 0, slot, 0, 0)); ++h) {
-                test_set(x.state, h * size + size - 1, slot, 0, 0,
-                        (float) test_uniform(rng, any ? -50.0 : -2.0, any ? 50.0 : 2.0));
-            }
-        }
-    }
-    describe(&s, signed_names[p.mode], p);
-    return s;
+inline test_scan make_conv(test_arena * a, const problem & p, test_rng * rng) {
+    test_problem x = full(p);
+    x.layout = p.turn % 2 == 0 ? TEST_DENSE : TEST_GAPS;
+    return test_make_conv(a, &x, rng);
 }
 
 // T letters of S_5, each a product of four random transpositions: Householder matrices with β = 2.
@@ -493,25 +374,11 @@ inline test_scan make_signed(test_arena * a, const problem & p, test_rng * rng) 
 // the correct outputs.
 inline test_scan make_word(
         test_arena * a, test_rng * rng, int T, bool exact, std::vector<float> * want) {
-    const int N = 5, M = 7, n_h = 4, d_k = exact ? 2 * N : N;
-    test_scan s = {};
-    s.op = test_scan::TEST_HOUSEHOLDER;
-    s.batch.n_seqs = 1;
-    s.batch.len[0] = T;
+    const int        N = 5, M = 7, n_h = 4, d_k = exact ? 2 * N : N;
+    const test_batch batch = batch_of({ T });
+    test_scan        s = test_zero_householder(a, &batch, d_k, M, 1, n_h, 0);
     snprintf(s.text, sizeof(s.text), "a word of %d letters in S_5", T);
     ggml_householder_scan_args & x = s.householder;
-    x.state = test_tensor(
-            a, GGML_TYPE_F32, TEST_DENSE, "state", d_k * M, test_batch_slots(&s.batch), 1, 1);
-    x.ids = test_batch_ids(a, &s.batch); // in place
-    x.q = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "q", d_k, 1, 1, T);
-    x.k = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "k", d_k, 1, n_h, T);
-    x.v = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "v", M, 1, n_h, T);
-    x.beta = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, n_h, T);
-    x.scale = 1.0f;
-    test_fill(x.state, 0.0f);
-    test_fill(x.q, 0.0f);
-    test_fill(x.k, 0.0f);
-    test_fill(x.v, 0.0f);
     test_fill(x.beta, 2.0f);
 
     int S[N][M];

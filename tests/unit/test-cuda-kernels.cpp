@@ -16,17 +16,17 @@
 
 #include "kit/cuda-node.h"
 
-static std::string run_node(ggml_tensor * op, int n_orders) {
-    const int64_t n = op->op == GGML_OP_HOUSEHOLDER_SCAN ? householder_work_floats(op, test_gpu)
-                      : op->op == GGML_OP_SIGNED_SCAN    ? signed_work_floats(op, test_gpu)
+static std::string run_node(ggml_tensor * op, int n_orders, const path_gpu & on) {
+    const int64_t n = op->op == GGML_OP_HOUSEHOLDER_SCAN ? householder_work_floats(op, on)
+                      : op->op == GGML_OP_SIGNED_SCAN    ? signed_work_floats(op, on)
                                                          : 0;
     return run_on_device(
             op, n, n_orders, [&](const ggml_tensor * node, float * work, auto && launch) {
                 switch (op->op) {
                     case GGML_OP_HOUSEHOLDER_SCAN:
-                        launch_householder(node, test_gpu, work, launch);
+                        launch_householder(node, on, work, launch);
                         break;
-                    case GGML_OP_SIGNED_SCAN: launch_signed(node, test_gpu, work, launch); break;
+                    case GGML_OP_SIGNED_SCAN: launch_signed(node, on, work, launch); break;
                     default: launch_short_conv(node, launch); break;
                 }
             });
@@ -51,8 +51,6 @@ static std::string run_claimed(ggml_tensor * op, bool claim, Run && launcher) {
     });
 }
 
-typedef test_scan make_fn(test_arena *, const problem &, test_rng *);
-
 // The launcher decides from addresses and strides whether rows can be read 16 bytes at a time. A
 // wrong decision is found: every access is checked for its alignment.
 static void test_alignment(test * t) {
@@ -65,25 +63,15 @@ static void test_alignment(test * t) {
     for (int i = 0; i < 4; ++i) {
         const bool is_signed = i >= 2, claim = i % 2 == 1;
         test_rng   rng = { 21 };
-        problem    p = {};
-        p.mode = is_signed ? (int) CHANNEL : 1;
-        p.d_k = 32;
-        p.d_v = 16;
-        p.H = 2;
-        p.n_h = 1;
-        p.turn = TEST_GAPS;
-        p.batch.n_seqs = 1;
-        p.batch.len[0] = 5;
-        test_arena a;
-        test_arena_init(&a);
-        test_scan         s = is_signed ? make_signed(&a, p, &rng) : make_householder(&a, p, &rng);
-        ggml_tensor *     op = build(t, &a, &s, GGML_SCAN_PATH_STEP);
+        owned_scan c(is_signed ? make_signed : make_householder,
+                { is_signed ? (int) MODE_CHANNEL : 1, 32, 16, 2, 1, TEST_GAPS, batch_of({ 5 }) },
+                &rng);
+        ggml_tensor *     op = build(t, &c.a, &c.s, GGML_SCAN_PATH_STEP);
         const std::string found =
                 is_signed ? run_claimed(op, claim, sign) : run_claimed(op, claim, householder);
         test_check(t, claim ? found.find("misaligned") != std::string::npos : found.empty(),
                 "rows with gaps, %s: '%s'; expected %s", claim ? "called aligned" : "as they are",
                 found.c_str(), claim ? "'misaligned'" : "no error");
-        test_arena_free(&a);
     }
 }
 
@@ -96,18 +84,11 @@ static void test_modes(test * t, make_fn * make, int n_modes, const char * const
     test_rng rng = { 1 };
     int      n = 0;
     for (int mode = 0; mode < n_modes; ++mode) {
-        char       what[80];
-        test_worst worst = {};
-        snprintf(what, sizeof(what), "%s", names[mode]);
-        worst.what = what;
-        worst.limit = 1e-12;
+        test_worst worst = worst_of(names[mode], 1e-12);
         const bool one_factor = make == make_signed || mode >= 3;
         const int  n_sizes = (int) (sizeof(instance_sizes) / sizeof(instance_sizes[0]));
         for (int i = 0; i < n_sizes + 50; ++i, ++n) {
-            problem p = {};
-            p.mode = mode;
-            p.turn = n;
-            p.n_h = one_factor ? 1 : 1 + n % 4;
+            problem p = { mode, 1, 1, 2, one_factor ? 1 : 1 + n % 4, n, {} };
             if (i < n_sizes) {
                 // columns: more than a block, one warp, in between
                 const int columns[] = { instance_sizes[i] <= 16 ? 72 : 40, 8, 20 };
@@ -116,7 +97,6 @@ static void test_modes(test * t, make_fn * make, int n_modes, const char * const
                 p.turn = n - n % TEST_REVERSED + (i % 2 == 1 ? 0 : 1 + n % (TEST_REVERSED - 1));
                 p.d_k = instance_sizes[i];
                 p.d_v = columns[i % 3];
-                p.H = 2;
                 p.batch = random_batch(&rng, n, p.d_k > 128 ? 2 : 5);
             } else { // small sizes more often, not only multiples of 4
                 const int64_t largest = test_below(&rng, 5) == 0 ? 256 : 64;
@@ -128,11 +108,8 @@ static void test_modes(test * t, make_fn * make, int n_modes, const char * const
             if (i >= n_sizes && !ptx_run.takes(5)) {
                 continue;
             }
-            test_arena a;
-            test_arena_init(&a);
-            test_scan s = make(&a, p, &rng);
-            run(t, &a, &s, &worst);
-            test_arena_free(&a);
+            owned_scan c(make, p, &rng);
+            run(t, &c.a, &c.s, &worst);
         }
         test_worst_print(&worst);
     }
@@ -149,34 +126,18 @@ static void test_real_sizes(test * t) {
         { "DeltaProduct, 256 x 512", make_householder, 0, 256, 512, 2 },
         { "KDA, 128 x 128", make_householder, 2, 128, 128, 1 },
         { "RWKV-7, 64 x 64", make_householder, 5, 64, 64, 1 },
-        { "Mamba signed, 16 x 1536", make_signed, MAMBA_SIGNED, 16, 1536, 1 },
-        { "Mamba-2, 128 x 64", make_signed, MAMBA2, 128, 64, 1 },
-        { "GLA, 256 x 512", make_signed, CHANNEL, 256, 512, 1 },
-        { "RWKV-6, 64 x 64", make_signed, BONUS, 64, 64, 1 },
-        { "mLSTM, 256 x 512", make_signed, MLSTM, 256, 512, 1 },
+        { "Mamba signed, 16 x 1536", make_signed, MODE_MAMBA_SIGNED, 16, 1536, 1 },
+        { "Mamba-2, 128 x 64", make_signed, MODE_MAMBA2, 128, 64, 1 },
+        { "GLA, 256 x 512", make_signed, MODE_CHANNEL, 256, 512, 1 },
+        { "RWKV-6, 64 x 64", make_signed, MODE_BONUS, 64, 64, 1 },
+        { "mLSTM, 256 x 512", make_signed, MODE_MLSTM, 256, 512, 1 },
     };
     test_rng rng = { 6 };
     for (const auto & one : cases) {
-        test_worst worst = {};
-        worst.what = one.what;
-        worst.limit = 1e-12;
-        problem p = {};
-        p.mode = one.mode;
-        p.d_k = one.d_k;
-        p.d_v = one.d_v;
-        p.H = 2;
-        p.n_h = one.n_h;
-        p.turn = 1;
-        p.batch.n_seqs = 2;
-        p.batch.len[0] = 6;
-        p.batch.len[1] = 1;
-        p.batch.n_snap = 1;
-        p.batch.turn = 1;
-        test_arena a;
-        test_arena_init(&a);
-        test_scan s = one.make(&a, p, &rng);
-        run(t, &a, &s, &worst);
-        test_arena_free(&a);
+        test_worst worst = worst_of(one.what, 1e-12);
+        owned_scan c(one.make,
+                { one.mode, one.d_k, one.d_v, 2, one.n_h, 1, batch_of({ 6, 1 }, 1, 1) }, &rng);
+        run(t, &c.a, &c.s, &worst);
         test_worst_print(&worst);
     }
 }
@@ -185,33 +146,14 @@ static void test_slots(test * t, make_fn * make, int n_modes) {
     test_rng rng = { 2 };
     for (int mode = 0; mode < n_modes; ++mode) {
         for (int big = 0; big < 2; ++big) { // a step kernel, the plain kernel
-            problem p = {};
-            p.mode = mode;
-            p.d_k = big ? 260 : 24;
-            p.d_v = big ? 3 : 20;
-            p.H = big ? 1 : 2;
-            p.n_h = make == make_householder && mode < 3 ? 3 : 1;
-            p.turn = mode + big;
-
-            test_arena a;
-            test_arena_init(&a);
-            p.batch = {};
-            p.batch.n_seqs = 3;
-            p.batch.len[0] = 5;
-            p.batch.len[1] = 1;
-            p.batch.len[2] = 3;
-            p.batch.n_snap = 2;
-            p.batch.turn = mode;
-            test_scan s = make(&a, p, &rng);
-            run_out_of_range(t, &a, &s, &rng);
-
-            p.batch = {};
-            p.batch.n_seqs = 1;
-            p.batch.len[0] = big ? 7 : 29; // more than one buffer of factors
-            p.batch.turn = mode;
-            s = make(&a, p, &rng);
-            run_cuts(t, &a, &s, &rng);
-            test_arena_free(&a);
+            const int  n_h = make == make_householder && mode < 3 ? 3 : 1;
+            problem    p = { mode, big ? 260 : 24, big ? 3 : 20, big ? 1 : 2, n_h, mode + big,
+                   batch_of({ 5, 1, 3 }, 2, mode) };
+            owned_scan ids(make, p, &rng);
+            run_out_of_range(t, &ids.a, &ids.s, &rng);
+            p.batch = batch_of({ big ? 7 : 29 }, 0, mode); // more than one buffer of factors
+            owned_scan cuts(make, p, &rng);
+            run_cuts(t, &cuts.a, &cuts.s, &rng);
         }
     }
     printf("  ids out of range: NaN for the sequence, no state touched, the others computed;\n"
@@ -223,71 +165,28 @@ static void test_slots(test * t, make_fn * make, int n_modes) {
 static void test_length(test * t) {
     test_rng rng = { 3 };
     for (int longer = 0; longer < (is_short() ? 1 : 2); ++longer) {
-        test_worst worst = {};
-        worst.what = longer ? "4096 tokens, step" : "256 tokens, step";
-        worst.limit = longer ? 1e-11 : 1e-12;
-        for (int i = 0; i < 6 + N_SIGNED; ++i) {
-            const bool householder = i < 6;
-            problem    p = {};
-            p.mode = householder ? i : i - 6;
-            p.d_k = householder ? 64 : 32;
-            p.d_v = 8;
-            p.H = 1;
-            p.n_h = i < 3 ? 2 : 1;
-            p.turn = 3 * i; // beta = 2
-            p.batch.n_seqs = 1;
-            p.batch.len[0] = longer ? 4096 : 256;
-            p.batch.turn = i;
-            test_arena a;
-            test_arena_init(&a);
-            test_scan s = householder ? make_householder(&a, p, &rng) : make_signed(&a, p, &rng);
-            run(t, &a, &s, &worst, GGML_SCAN_PATH_STEP, longer ? 1 : (int) ALL_ORDERS);
-            test_arena_free(&a);
+        test_worst worst =
+                worst_of(longer ? "4096 tokens, step" : "256 tokens, step", longer ? 1e-11 : 1e-12);
+        for (int i = 0; i < 6 + TEST_SIGNED_MODES; ++i) {
+            const bool    householder = i < 6;
+            const problem p = { householder ? i : i - 6, householder ? 64 : 32, 8, 1, i < 3 ? 2 : 1,
+                3 * i, // beta = 2
+                batch_of({ longer ? 4096 : 256 }, 0, i) };
+            owned_scan    c(householder ? make_householder : make_signed, p, &rng);
+            run(t, &c.a, &c.s, &worst, GGML_SCAN_PATH_STEP, longer ? 1 : (int) ALL_ORDERS);
         }
         test_worst_print(&worst);
     }
 }
 
-static test_scan make_conv(test_arena * a, const problem & p, test_rng * rng) {
-    const int64_t T = test_batch_tokens(&p.batch);
-    const bool    shift = p.mode == 0; // token shift; else mode − 1 = bias + 2 · activation
-    test_scan     s = {};
-    s.op = test_scan::TEST_CONV;
-    s.batch = p.batch;
-    s.conv.state = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "state", (int64_t) p.d_v * p.d_k,
-            test_batch_slots(&p.batch), 1, 1);
-    s.conv.ids = test_batch_ids(a, &p.batch);
-    s.conv.x = test_tensor(
-            a, GGML_TYPE_F32, p.turn % 2 == 0 ? TEST_DENSE : TEST_GAPS, "x", p.d_v, T, 1, 1);
-    s.conv.activation = (ggml_short_conv_activation) (shift ? 0 : (p.mode - 1) / 2);
-    test_fill_slots(s.conv.state, s.conv.ids, rng);
-    test_fill_normal(s.conv.x, rng, 1.0);
-    if (!shift) {
-        s.conv.weight = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "weight", p.d_k + 1, p.d_v, 1, 1);
-        test_fill_normal(s.conv.weight, rng, 1.0);
-    }
-    if (p.mode > 0 && p.mode % 2 == 0) {
-        s.conv.bias = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "bias", p.d_v, 1, 1, 1);
-        test_fill_normal(s.conv.bias, rng, 1.0);
-    }
-    describe(&s, shift ? "token shift" : "convolution", p);
-    return s;
-}
-
 static void test_conv(test * t) {
     test_rng   rng = { 4 };
-    test_worst worst = {};
-    worst.what = "short convolution";
-    worst.limit = 1e-12;
+    test_worst worst = worst_of("short convolution", 1e-12);
     for (int n = 0; n < 300; ++n) {
-        problem p = {};
-        p.mode = n % (1 + 2 * GGML_SHORT_CONV_ACTIVATIONS);
+        problem p = { n % TEST_CONV_MODES, 1, 1, 1, 1, n, {} };
         p.d_k = p.mode == 0 ? 1 : 1 + (int) test_below(&rng, n % 3 == 0 ? 14 : 4);
         p.d_k = n == 12 ? CONV_PIECE : n == 14 ? CONV_PIECE + 6 : p.d_k; // a tail of a piece
         p.d_v = 1 + (int) test_below(&rng, 80);
-        p.H = 1;
-        p.n_h = 1;
-        p.turn = n;
         // often shorter than the width: a tail consists of the old tail and new inputs; some are
         // longer than a piece
         p.batch = random_batch(&rng, n, n % 5 == 4 || p.d_k > 14 ? 150 : n % 2 == 0 ? 4 : 30);
@@ -297,20 +196,14 @@ static void test_conv(test * t) {
         if (n >= 30 && !ptx_run.takes(5)) {
             continue;
         }
-        test_arena a;
-        test_arena_init(&a);
-        test_scan s = make_conv(&a, p, &rng);
-        run(t, &a, &s, &worst);
+        owned_scan c(make_conv, p, &rng);
+        run(t, &c.a, &c.s, &worst);
         if (n < 30) {
-            run_out_of_range(t, &a, &s, &rng);
-            p.batch = {};
-            p.batch.n_seqs = 1;
-            p.batch.len[0] = 20;
-            p.batch.turn = n;
-            s = make_conv(&a, p, &rng);
-            run_cuts(t, &a, &s, &rng);
+            run_out_of_range(t, &c.a, &c.s, &rng);
+            p.batch = batch_of({ 20 }, 0, n);
+            owned_scan cuts(make_conv, p, &rng);
+            run_cuts(t, &cuts.a, &cuts.s, &rng);
         }
-        test_arena_free(&a);
     }
     printf("short convolution: 300 random shapes; 30 of them with ids out of range and cuts\n");
     test_worst_print(&worst);
@@ -341,10 +234,10 @@ static void count_kernels(test * t) {
         int            n_snap;
         ggml_scan_path path;
     } cases[] = {
-        { "mLSTM, 8 heads of 256 x 512, 64 tokens", make_signed, MLSTM, 256, 512, 8, 1, 1, 64, 0, 0,
-                GGML_SCAN_PATH_STEP },
-        { "mLSTM, 8 heads of 256 x 512, 1 token", make_signed, MLSTM, 256, 512, 8, 1, 1, 1, 0, 0,
-                GGML_SCAN_PATH_STEP },
+        { "mLSTM, 8 heads of 256 x 512, 64 tokens", make_signed, MODE_MLSTM, 256, 512, 8, 1, 1, 64,
+                0, 0, GGML_SCAN_PATH_STEP },
+        { "mLSTM, 8 heads of 256 x 512, 1 token", make_signed, MODE_MLSTM, 256, 512, 8, 1, 1, 1, 0,
+                0, GGML_SCAN_PATH_STEP },
         { "convolution, 2048 channels, 512 tokens", make_conv, 3, 3, 2048, 1, 1, 1, 512, 0, 0,
                 GGML_SCAN_PATH_AUTO },
         { "convolution, 2048 channels, 1 token", make_conv, 3, 3, 2048, 1, 1, 1, 1, 0, 0,
@@ -365,33 +258,23 @@ static void count_kernels(test * t) {
                 2, 1, 64, 448, 1, 0, GGML_SCAN_PATH_AUTO },
         { "gated DeltaNet, 1 prompt of 448 and 63 of 1 token, chunk", make_householder, 1, 128, 128,
                 2, 1, 64, 448, 1, 0, GGML_SCAN_PATH_CHUNK },
-        { "Mamba-2, 2 heads of 128 x 64, 64 tokens", make_signed, MAMBA2, 128, 64, 2, 1, 1, 64, 0,
-                0, GGML_SCAN_PATH_STEP },
-        { "GLA, 2 heads of 128 x 128, 64 tokens", make_signed, CHANNEL, 128, 128, 2, 1, 1, 64, 0, 0,
-                GGML_SCAN_PATH_STEP },
+        { "Mamba-2, 2 heads of 128 x 64, 64 tokens", make_signed, MODE_MAMBA2, 128, 64, 2, 1, 1, 64,
+                0, 0, GGML_SCAN_PATH_STEP },
+        { "GLA, 2 heads of 128 x 128, 64 tokens", make_signed, MODE_CHANNEL, 128, 128, 2, 1, 1, 64,
+                0, 0, GGML_SCAN_PATH_STEP },
         { "RWKV-7, 2 heads of 64 x 64, 64 tokens", make_householder, 5, 64, 64, 2, 1, 1, 64, 0, 0,
                 GGML_SCAN_PATH_STEP },
     };
     for (const auto & one : cases) {
         test_rng rng = { 14 };
-        problem  p = {};
-        p.mode = one.mode;
-        p.d_k = one.d_k;
-        p.d_v = one.d_v;
-        p.H = one.H;
-        p.n_h = one.n_h;
+        problem  p = { one.mode, one.d_k, one.d_v, one.H, one.n_h, 0, batch_of({ one.len }) };
         p.batch.n_seqs = one.n_seqs;
         p.batch.n_snap = one.n_snap;
-        for (int i = 0; i < one.n_seqs; ++i) {
-            p.batch.len[i] = i == 0 ? one.len : one.others;
-        }
-        test_arena a;
-        test_arena_init(&a);
-        test_scan         s = one.make(&a, p, &rng);
-        const std::string found = run_node(build(t, &a, &s, one.path), 1);
+        std::fill_n(p.batch.len + 1, one.n_seqs - 1, one.others);
+        owned_scan        c(one.make, p, &rng);
+        const std::string found = run_node(build(t, &c.a, &c.s, one.path), 1);
         test_check(t, found.empty(), "%s: %s", found.c_str(), one.what);
         ptx_run.print_counts(one.what);
-        test_arena_free(&a);
     }
 }
 
@@ -406,9 +289,9 @@ static void sweep(test * t) {
         { "DeltaNet, 16 heads of 128 x 128", make_householder, 1, 128, 128, 16 },
         { "KDA, 16 heads of 128 x 128", make_householder, 2, 128, 128, 16 },
         { "RWKV-7, 32 heads of 64 x 64", make_householder, 5, 64, 64, 32 },
-        { "Mamba-2, 80 heads of 128 x 64", make_signed, MAMBA2, 128, 64, 80 },
-        { "mLSTM, 8 heads of 256 x 512", make_signed, MLSTM, 256, 512, 8 },
-        { "GLA, 4 heads of 256 x 512", make_signed, CHANNEL, 256, 512, 4 },
+        { "Mamba-2, 80 heads of 128 x 64", make_signed, MODE_MAMBA2, 128, 64, 80 },
+        { "mLSTM, 8 heads of 256 x 512", make_signed, MODE_MLSTM, 256, 512, 8 },
+        { "GLA, 4 heads of 256 x 512", make_signed, MODE_CHANNEL, 256, 512, 4 },
     };
     printf("sequences x tokens: microseconds of step and chunk\n");
     gpu.n_times = gpu.is_gpu() ? 20 : 1;
@@ -420,27 +303,17 @@ static void sweep(test * t) {
                     continue;
                 }
                 test_rng rng = { 16 };
-                problem  p = {};
-                p.mode = head.mode;
-                p.d_k = head.d_k;
-                p.d_v = head.d_v;
-                p.H = head.H;
-                p.n_h = 1;
+                problem  p = { head.mode, head.d_k, head.d_v, head.H, 1, 0, {} };
                 p.batch.n_seqs = n_seqs;
-                for (int i = 0; i < n_seqs; ++i) {
-                    p.batch.len[i] = len;
-                }
-                test_arena a;
-                test_arena_init(&a);
-                test_scan s = head.make(&a, p, &rng);
+                std::fill_n(p.batch.len, n_seqs, len);
+                owned_scan c(head.make, p, &rng);
                 printf("  %2d x %3d:", n_seqs, len);
                 for (const ggml_scan_path path : { GGML_SCAN_PATH_STEP, GGML_SCAN_PATH_CHUNK }) {
-                    const std::string found = run_node(build(t, &a, &s, path), 1);
-                    test_check(t, found.empty(), "%s: %s", found.c_str(), s.text);
+                    const std::string found = run_node(build(t, &c.a, &c.s, path), 1);
+                    test_check(t, found.empty(), "%s: %s", found.c_str(), c.s.text);
                     printf(" %9.1f", gpu.best_us);
                 }
                 printf("\n");
-                test_arena_free(&a);
             }
         }
     }
@@ -470,8 +343,8 @@ static void test_path_counts(test * t) {
         { PATH_DELTA, make_householder, 1 },
         { PATH_DELTA_CHANNEL, make_householder, 2 },
         { PATH_RANK_ONE, make_householder, 5 },
-        { PATH_DIAGONAL, make_signed, HEAD },
-        { PATH_DIAGONAL_CHANNEL, make_signed, CHANNEL },
+        { PATH_DIAGONAL, make_signed, MODE_HEAD },
+        { PATH_DIAGONAL_CHANNEL, make_signed, MODE_CHANNEL },
     };
     printf("instructions of a warp for a factor (step) and a chunk (prepare, scan):\n");
     for (const auto & one : kinds) {
@@ -481,22 +354,14 @@ static void test_path_counts(test * t) {
             for (int n = 0; n < 2; ++n) {
                 const int tokens = one.kind == PATH_RANK_ONE ? 32 : 64;
                 for (const ggml_scan_path path : { GGML_SCAN_PATH_STEP, GGML_SCAN_PATH_CHUNK }) {
-                    test_rng rng = { 15 };
-                    problem  p = {};
-                    p.mode = one.mode;
-                    p.d_k = d_k;
-                    p.d_v = path == GGML_SCAN_PATH_STEP ? 32 : 16; // one block
-                    p.H = 1;
-                    p.n_h = 1;
-                    p.batch.n_seqs = 1;
-                    p.batch.len[0] = (n + 1) * tokens;
-                    test_arena a;
-                    test_arena_init(&a);
-                    test_scan s = one.make(&a, p, &rng);
+                    test_rng   rng = { 15 };
+                    const int  d_v = path == GGML_SCAN_PATH_STEP ? 32 : 16; // one block
+                    owned_scan c(one.make,
+                            { one.mode, d_k, d_v, 1, 1, 0, batch_of({ (n + 1) * tokens }) }, &rng);
                     ptx_run.kernels.clear();
                     ptx_run.last.clear();
-                    const std::string found = run_node(build(t, &a, &s, path), 1);
-                    test_check(t, found.empty(), "%s: %s", found.c_str(), s.text);
+                    const std::string found = run_node(build(t, &c.a, &c.s, path), 1);
+                    test_check(t, found.empty(), "%s: %s", found.c_str(), c.s.text);
                     if (path == GGML_SCAN_PATH_STEP) {
                         step[n] = executed("step");
                         step[n].fixed /= tokens;
@@ -504,7 +369,6 @@ static void test_path_counts(test * t) {
                         prepare[n] = executed("chunk_prepare");
                         scan[n] = executed("chunk_scan");
                     }
-                    test_arena_free(&a);
                 }
             }
             const path_counts * model = path_counts_of(one.kind);
@@ -555,21 +419,9 @@ static void test_broken(test * t) {
                 "an undefined value is used" },
     };
     test_rng rng = { 12 };
-    problem  p = {};
-    p.mode = 1;
-    p.d_k = 64;
-    p.d_v = 40;
-    p.H = 2;
-    p.n_h = 2;
-    p.turn = 1;
-    p.batch.n_seqs = 1;
-    p.batch.len[0] = 20;
     for (const breakage & b : all) {
-        test_arena a;
-        test_arena_init(&a);
-        test_scan s = make_householder(&a, p, &rng);
-        run_broken(t, &a, &s, "householder.ptx", b, GGML_SCAN_PATH_STEP);
-        test_arena_free(&a);
+        owned_scan c(make_householder, { 1, 64, 40, 2, 2, 1, batch_of({ 20 }) }, &rng);
+        run_broken(t, &c.a, &c.s, "householder.ptx", b, GGML_SCAN_PATH_STEP);
     }
 }
 
@@ -599,11 +451,11 @@ int main(int argc, char ** argv) {
     }
     printf("householder: every instance, then 50 random shapes per mode; NMSE of outputs and "
            "states:\n");
-    test_modes(&t, make_householder, 6, householder_names);
+    test_modes(&t, make_householder, 6, test_householder_names);
     test_slots(&t, make_householder, 6);
     printf("signed: every instance, then 50 random shapes per mode:\n");
-    test_modes(&t, make_signed, N_SIGNED, signed_names);
-    test_slots(&t, make_signed, N_SIGNED);
+    test_modes(&t, make_signed, TEST_SIGNED_MODES, test_signed_names);
+    test_slots(&t, make_signed, TEST_SIGNED_MODES);
     printf("heads of checkpoints:\n");
     test_real_sizes(&t);
     test_conv(&t);

@@ -3,11 +3,7 @@
 // within the error of that rounding.
 
 #include "kit/scan-checks.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "kit/scan-problem.h"
 
 //
 // S_5 as products of transpositions
@@ -90,26 +86,10 @@ static void word_init(struct word * w, const struct letter * letters, const int 
         int n_h, bool positive) {
     memset(w, 0, sizeof(*w));
     test_arena_init(&w->a);
-    w->s = (struct test_scan) {
-        .op = TEST_HOUSEHOLDER, .batch = { .n_seqs = 1, .len = { T } }, .text = "a word in S_5"
-    };
+    const struct test_batch batch = { .n_seqs = 1, .len = { T } };
+    w->s = test_zero_householder(&w->a, &batch, D_K, D_V, POINTS, n_h, 0);
+    snprintf(w->s.text, sizeof(w->s.text), "a word in S_5");
     struct ggml_householder_scan_args * args = &w->s.householder;
-
-    *args = (struct ggml_householder_scan_args) {
-        .state = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "state", D_K * D_V * POINTS,
-                test_batch_slots(&w->s.batch), 1, 1),
-        .ids = test_batch_ids(&w->a, &w->s.batch),
-        .q = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "q", D_K, POINTS, 1, T),
-        .k = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "k", D_K, 1, n_h, T),
-        .v = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "v", D_V, 1, n_h, T),
-        .beta = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, n_h, T),
-        .scale = 1.0f,
-    };
-    test_fill(args->q, 0.0f);
-    test_fill(args->k, 0.0f);
-    test_fill(args->v, 0.0f);
-    test_fill(args->beta, 0.0f);
-    test_fill(args->state, 0.0f);
     for (int64_t slot = 0; slot < args->state->ne[1]; ++slot) {
         for (int h = 0; h < POINTS; ++h) {
             for (int c = 0; c < D_K; ++c) {
@@ -345,27 +325,12 @@ static void test_parity_delta(struct test * t) {
     const float       c = 3.0f;
     struct test_arena a;
     test_arena_init(&a);
-    struct test_scan s = {
-        .op = TEST_HOUSEHOLDER, .batch = { .n_seqs = 1, .len = { T }, .turn = 2 }, .text = "parity"
-    };
+    const struct test_batch             batch = { .n_seqs = 1, .len = { T }, .turn = 2 };
+    struct test_scan                    s = test_zero_householder(&a, &batch, 2, 1, 1, 1, 0);
     struct ggml_householder_scan_args * args = &s.householder;
-
-    *args = (struct ggml_householder_scan_args) {
-        .state = test_tensor(
-                &a, GGML_TYPE_F32, TEST_DENSE, "state", 2 * 1, test_batch_slots(&s.batch), 1, 1),
-        .ids = test_batch_ids(&a, &s.batch),
-        .q = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "q", 2, 1, 1, T),
-        .k = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "k", 2, 1, 1, T),
-        .v = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "v", 1, 1, 1, T),
-        .beta = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, 1, T),
-        .scale = 1.0f,
-    };
-    test_fill(args->state, 0.0f);
-    test_fill(args->q, 0.0f);
-    test_fill(args->k, 0.0f);
-    struct test_rng rng = { 21 };
-    float *         parity = malloc(T * sizeof(float));
-    int             ones = 0;
+    struct test_rng                     rng = { 21 };
+    float *                             parity = malloc(T * sizeof(float));
+    int                                 ones = 0;
     for (int64_t i = 0; i < T; ++i) {
         const int bit = (int) test_below(&rng, 2);
         ones ^= bit;
@@ -495,26 +460,10 @@ static void test_gate_once(struct test * t) {
     for (int n_h = 1; n_h <= 4; ++n_h) {
         struct test_arena a;
         test_arena_init(&a);
-        struct test_scan s = {
-            .op = TEST_HOUSEHOLDER, .batch = { .n_seqs = 1, .len = { T } }, .text = "gate 1/2"
-        };
+        const struct test_batch             batch = { .n_seqs = 1, .len = { T } };
+        struct test_scan                    s = test_zero_householder(&a, &batch, 8, 8, 1, n_h, 1);
         struct ggml_householder_scan_args * args = &s.householder;
-
-        *args = (struct ggml_householder_scan_args) {
-            .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", 8 * 8,
-                    test_batch_slots(&s.batch), 1, 1),
-            .ids = test_batch_ids(&a, &s.batch),
-            .q = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "q", 8, 1, 1, T),
-            .k = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "k", 8, 1, n_h, T),
-            .v = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "v", 8, 1, n_h, T),
-            .beta = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, n_h, T),
-            .gate = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "gate", 1, 1, 1, T),
-            .scale = 1.0f,
-        };
         test_fill(args->state, 1.0f);
-        test_fill(args->q, 0.0f);
-        test_fill(args->k, 0.0f);
-        test_fill(args->v, 0.0f);
         test_fill(args->beta, 2.0f);
         test_fill(args->gate, 0.5f);
         float * start = test_copy(args->state);
@@ -578,26 +527,12 @@ static void test_norm(struct test * t) {
     const int64_t     T = 100000, d_k = 64, d_v = 16;
     struct test_arena a;
     test_arena_init(&a);
-    struct test_scan s = {
-        .op = TEST_HOUSEHOLDER, .batch = { .n_seqs = 1, .len = { T } }, .text = "norm"
-    };
+    const struct test_batch             batch = { .n_seqs = 1, .len = { T } };
+    struct test_scan                    s = test_zero_householder(&a, &batch, d_k, d_v, 1, 1, 0);
     struct ggml_householder_scan_args * args = &s.householder;
-
-    *args = (struct ggml_householder_scan_args) {
-        .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", d_k * d_v,
-                test_batch_slots(&s.batch), 1, 1),
-        .ids = test_batch_ids(&a, &s.batch),
-        .q = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "q", d_k, 1, 1, T),
-        .k = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "k", d_k, 1, 1, T),
-        .v = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "v", d_v, 1, 1, T),
-        .beta = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, 1, T),
-        .scale = 1.0f,
-    };
-    struct test_rng rng = { 31 };
+    struct test_rng                     rng = { 31 };
     test_fill_normal(args->state, &rng, 1.0);
     test_fill_unit(args->k, &rng, 0.0);
-    test_fill(args->q, 0.0f);
-    test_fill(args->v, 0.0f);
     test_fill(args->beta, 2.0f);
     float *       start = test_copy(args->state);
     const int64_t slot = ((int32_t *) args->ids->data)[GGML_SCAN_SLOT_OUT];

@@ -3,107 +3,13 @@
 // threads and, on the step path, for any cut into calls.
 
 #include "kit/scan-checks.h"
+#include "kit/scan-problem.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-enum gate_kind { GATE_NONE, GATE_HEAD, GATE_CHANNEL };
-
-static const char * const gate_names[] = { "no gate", "gate per head", "gate per channel" };
-
-struct problem {
-    int            d_k, d_v, H, n_h;
-    enum gate_kind gate;
-    bool           rw;   // r and w instead of beta
-    double         mean; // of the keys
-    double         beta_lo, beta_hi;
-    double         gate_lo, gate_hi; // magnitude of the gates; with beta, some are negative or 0
-
-    int               heads; // selects the head counts of the inputs
-    enum test_layout  layout;
-    bool              state_gaps; // gaps between slots
-    struct test_batch batch;
-};
-
-static struct test_scan make(
-        struct test_arena * a, const struct problem * p, struct test_rng * rng) {
-    const int64_t    T = test_batch_tokens(&p->batch);
-    struct test_scan s = { .op = TEST_HOUSEHOLDER, .batch = p->batch };
-
-    struct ggml_householder_scan_args * args = &s.householder;
-    args->state = test_tensor(a, GGML_TYPE_F32, p->state_gaps ? TEST_GAPS : TEST_DENSE, "state",
-            (int64_t) p->d_k * p->d_v * p->H, test_batch_slots(&p->batch), 1, 1);
-    args->ids = test_batch_ids(a, &p->batch);
-    args->q = test_tensor(
-            a, GGML_TYPE_F32, p->layout, "q", p->d_k, test_divisor(p->H, p->heads), 1, T);
-    args->k = test_tensor(
-            a, GGML_TYPE_F32, p->layout, "k", p->d_k, test_divisor(p->H, p->heads + 1), p->n_h, T);
-    args->v = test_tensor(
-            a, GGML_TYPE_F32, p->layout, "v", p->d_v, test_divisor(p->H, p->heads + 2), p->n_h, T);
-    args->scale = 1.0f / sqrtf((float) p->d_k);
-
-    test_fill_slots(args->state, args->ids, rng);
-    test_fill_unit(args->q, rng, 0.0);
-    test_fill_unit(args->k, rng, p->mean);
-    test_fill_normal(args->v, rng, 1.0);
-
-    if (p->rw) { // as in RWKV-7: r of length 1, w = r ∘ a with a in (0, 1)
-        args->r = test_tensor(
-                a, GGML_TYPE_F32, p->layout, "r", p->d_k, test_divisor(p->H, p->heads + 3), 1, T);
-        args->w = test_tensor(
-                a, GGML_TYPE_F32, p->layout, "w", p->d_k, test_divisor(p->H, p->heads + 3), 1, T);
-        test_fill_unit(args->r, rng, p->mean);
-        test_fill_uniform(args->w, rng, 0.0, 1.0);
-        for (int64_t t = 0; t < T; ++t) {
-            for (int64_t h = 0; h < args->r->ne[1]; ++h) {
-                for (int64_t i = 0; i < p->d_k; ++i) {
-                    test_set(args->w, i, h, 0, t,
-                            test_get(args->r, i, h, 0, t) * test_get(args->w, i, h, 0, t));
-                }
-            }
-        }
-    } else {
-        args->beta = test_tensor(a, GGML_TYPE_F32, p->layout, "beta", 1,
-                test_divisor(p->H, p->heads + 3), p->n_h, T);
-        test_fill_uniform(args->beta, rng, p->beta_lo, p->beta_hi);
-    }
-
-    if (p->gate != GATE_NONE) {
-        args->gate = test_tensor(a, GGML_TYPE_F32, p->layout, "gate",
-                p->gate == GATE_HEAD ? 1 : p->d_k, test_divisor(p->H, p->heads + 4), 1, T);
-        test_fill_uniform(args->gate, rng, p->gate_lo, p->gate_hi);
-        for (int64_t t = 0; t < T && !p->rw; ++t) {
-            for (int64_t h = 0; h < args->gate->ne[1]; ++h) {
-                for (int64_t i = 0; i < args->gate->ne[0]; ++i) {
-                    if (test_below(rng, 4) == 0) {
-                        test_set(args->gate, i, h, 0, t, -test_get(args->gate, i, h, 0, t));
-                    }
-                    if (test_below(rng, 50) == 0) {
-                        test_set(args->gate, i, h, 0, t, 0.0f); // detects divisions by gates
-                    }
-                }
-            }
-        }
-    }
-
-    int n = snprintf(s.text, sizeof(s.text),
-            "%s, %s, %dx%d, H %d, n_h %d, layout %d, head counts %d, turn %d, snapshots %d, "
-            "lengths",
-            p->rw ? "r and w" : "beta", gate_names[p->gate], p->d_k, p->d_v, p->H, p->n_h,
-            p->layout, p->heads, p->batch.turn, p->batch.n_snap);
-    for (int i = 0; i < p->batch.n_seqs; ++i) {
-        n += snprintf(s.text + n, sizeof(s.text) - n, " %d", (int) p->batch.len[i]);
-    }
-    return s;
-}
-
-static void run(struct test * t, const struct problem * p, struct test_limits * lim,
+static void run(struct test * t, const struct test_problem * p, struct test_limits * lim,
         const int * threads, int n_threads, struct test_rng * rng) {
     struct test_arena a;
     test_arena_init(&a);
-    struct test_scan s = make(&a, p, rng);
+    struct test_scan s = test_make_householder(&a, p, rng);
     test_scan_run(t, &a, &s, lim, threads, n_threads);
     test_arena_free(&a);
 }
@@ -125,7 +31,7 @@ static void test_modes(struct test * t) {
             const bool rw = mode >= 3;
             const bool big = sizes[size] >= 96;
             for (int n_h = 1; n_h <= (rw ? 1 : 4); ++n_h, ++n) {
-                struct problem p = {
+                struct test_problem p = {
                     .d_k = sizes[size],
                     .d_v = n_h == 4   ? sizes[size]
                            : n_h == 2 ? other[(size + 3) % 8]
@@ -134,12 +40,8 @@ static void test_modes(struct test * t) {
                          : n % 2 == 0 ? 4
                                       : 6,
                     .n_h = n_h,
-                    .gate = mode % 3,
-                    .rw = rw,
+                    .mode = mode,
                     .beta_lo = n % 3 == 0 ? 2.0 : 0.0,
-                    .beta_hi = 2.0,
-                    .gate_lo = rw ? 0.55 : 0.8,
-                    .gate_hi = 1.0,
                     .heads = n,
                     .layout = n % TEST_REVERSED, // all layouts with contiguous rows
                     .state_gaps = n % 4 == 3,
@@ -178,18 +80,13 @@ static void test_odd_sizes(struct test * t) {
     for (int mode = 0; mode < 6; ++mode) {
         for (int size = 0; size < 8; ++size) {
             for (int one = 0; one < 2; ++one, ++n) {
-                const bool     rw = mode >= 3;
-                struct problem p = {
+                const bool          rw = mode >= 3;
+                struct test_problem p = {
                     .d_k = d_k[size],
                     .d_v = d_v[size],
                     .H = 2,
                     .n_h = rw ? 1 : 1 + n % 3,
-                    .gate = mode % 3,
-                    .rw = rw,
-                    .beta_lo = 0.0,
-                    .beta_hi = 2.0,
-                    .gate_lo = 0.8,
-                    .gate_hi = 1.0,
+                    .mode = mode,
                     .heads = n,
                     .batch = { .n_seqs = 3, .turn = n, .len = { one ? 1 : 11, 1, 1 } },
                 };
@@ -207,24 +104,24 @@ static void test_odd_sizes(struct test * t) {
 // models.
 static void test_lengths(struct test * t) {
     static const struct {
-        int            d_k, d_v, n_h, T;
-        double         mean, beta_lo;
-        enum gate_kind gate;
-        double         step, chunk;
+        int    d_k, d_v, n_h, T;
+        double mean, beta_lo;
+        int    mode;
+        double step, chunk;
     } cases[] = {
-        { 64, 64, 1, 256, 0.0, 2.0, GATE_NONE, 1e-12, 1e-10 },
-        { 128, 64, 1, 512, 0.0, 2.0, GATE_NONE, 1e-11, 1e-10 },
-        { 64, 64, 2, 512, 0.0, 2.0, GATE_NONE, 1e-11, 1e-10 },
-        { 64, 128, 3, 512, 0.0, 2.0, GATE_HEAD, 1e-11, 1e-10 },
-        { 96, 192, 1, 512, 0.0, 0.0, GATE_HEAD, 1e-11, 1e-10 },
-        { 64, 64, 1, 512, 0.0, 2.0, GATE_CHANNEL, 1e-11, 1e-10 },
-        { 128, 128, 1, 512, 1.0, 2.0, GATE_NONE, 1e-11, 1e-8 },
-        { 64, 64, 3, 512, 1.0, 2.0, GATE_NONE, 1e-11, 1e-8 },
-        { 64, 64, 1, 512, 3.0, 2.0, GATE_HEAD, 1e-11, 1e-8 },
-        { 64, 64, 1, 512, 1.0, 0.0, GATE_CHANNEL, 1e-11, 1e-8 },
+        { 64, 64, 1, 256, 0.0, 2.0, 0, 1e-12, 1e-10 },
+        { 128, 64, 1, 512, 0.0, 2.0, 0, 1e-11, 1e-10 },
+        { 64, 64, 2, 512, 0.0, 2.0, 0, 1e-11, 1e-10 },
+        { 64, 128, 3, 512, 0.0, 2.0, 1, 1e-11, 1e-10 },
+        { 96, 192, 1, 512, 0.0, 0.0, 1, 1e-11, 1e-10 },
+        { 64, 64, 1, 512, 0.0, 2.0, 2, 1e-11, 1e-10 },
+        { 128, 128, 1, 512, 1.0, 2.0, 0, 1e-11, 1e-8 },
+        { 64, 64, 3, 512, 1.0, 2.0, 0, 1e-11, 1e-8 },
+        { 64, 64, 1, 512, 3.0, 2.0, 1, 1e-11, 1e-8 },
+        { 64, 64, 1, 512, 1.0, 0.0, 2, 1e-11, 1e-8 },
         // errors accumulate: 16 times the tokens, 10 times the limit
-        { 64, 32, 1, 4096, 0.0, 0.0, GATE_NONE, 1e-11, 1e-9 },
-        { 32, 64, 2, 4096, 0.0, 0.0, GATE_HEAD, 1e-11, 1e-9 },
+        { 64, 32, 1, 4096, 0.0, 0.0, 0, 1e-11, 1e-9 },
+        { 32, 64, 2, 4096, 0.0, 0.0, 1, 1e-11, 1e-9 },
     };
     struct test_rng rng = { 2 };
     printf("householder, long sequences (2 heads):\n");
@@ -233,17 +130,15 @@ static void test_lengths(struct test * t) {
         snprintf(step, sizeof(step), "step and reference, T = %d", cases[i].T);
         snprintf(chunk, sizeof(chunk), "chunk, beta %g..2, mean of keys %g", cases[i].beta_lo,
                 cases[i].mean);
-        struct problem p = {
+        struct test_problem p = {
             .d_k = cases[i].d_k,
             .d_v = cases[i].d_v,
             .H = 2,
             .n_h = cases[i].n_h,
-            .gate = cases[i].gate,
+            .mode = cases[i].mode,
             .mean = cases[i].mean,
             .beta_lo = cases[i].beta_lo,
-            .beta_hi = 2.0,
             .gate_lo = 0.97,
-            .gate_hi = 1.0,
             .heads = 1,
             .batch = { .n_seqs = 1, .len = { cases[i].T }, .turn = 2 },
         };
@@ -266,16 +161,12 @@ static void test_cuts(struct test * t) {
     for (int c = 0; c < 14; ++c) {
         const bool rw = c >= 11;
 
-        struct problem p = {
+        struct test_problem p = {
             .d_k = sizes[c % 6],
             .d_v = sizes[(c + 2) % 6],
             .H = 2,
             .n_h = rw ? 1 : 1 + c % 4,
-            .gate = c % 3,
-            .rw = rw,
-            .beta_hi = 2.0,
-            .gate_lo = 0.8,
-            .gate_hi = 1.0,
+            .mode = c % 3 + (rw ? TEST_RW : 0),
             .heads = c,
             .layout = c % TEST_REVERSED,
             .batch = { .n_seqs = 3, .len = { 280, 9, 37 }, .turn = c },
@@ -283,7 +174,7 @@ static void test_cuts(struct test * t) {
         static const int64_t most[3] = { 20, 1, 90 };
         struct test_arena    a;
         test_arena_init(&a);
-        struct test_scan s = make(&a, &p, &rng);
+        struct test_scan s = test_make_householder(&a, &p, &rng);
         n_calls += test_scan_cuts(t, &a, &s, &lim, most[c % 3], &rng);
         test_arena_free(&a);
     }
@@ -299,24 +190,20 @@ static void test_snapshots(struct test * t) {
     for (int c = 0; c < 15; ++c) {
         // fewer tokens than snapshots; around multiples of 64 and 128
         static const int64_t lengths[5] = { 1, 3, 64, 130, 258 };
+        const bool           rw = c % 4 == 2;
 
-        struct problem p = {
+        struct test_problem p = {
             .d_k = sizes[c % 5],
             .d_v = sizes[(c + 1) % 5],
             .H = 2,
-            .n_h = 1 + c % 3,
-            .gate = c % 3,
-            .beta_hi = 2.0,
-            .gate_lo = 0.8,
-            .gate_hi = 1.0,
+            .n_h = rw ? 1 : 1 + c % 3,
+            .mode = c % 3 + (rw ? TEST_RW : 0),
             .heads = c,
-            .rw = c % 4 == 2,
             .batch = { .n_seqs = 1, .len = { lengths[c % 5] }, .n_snap = 5, .turn = c },
         };
-        p.n_h = p.rw ? 1 : p.n_h;
         struct test_arena a;
         test_arena_init(&a);
-        struct test_scan s = make(&a, &p, &rng);
+        struct test_scan s = test_make_householder(&a, &p, &rng);
         test_scan_snapshots(t, &a, &s, &lim);
         test_arena_free(&a);
     }
@@ -329,21 +216,17 @@ static void test_out_of_range(struct test * t) {
     struct test_rng rng = { 5 };
     int             n = 0;
     for (int c = 0; c < 2; ++c) {
-        struct problem p = {
+        struct test_problem p = {
             .d_k = 16,
             .d_v = 24,
             .H = 2,
             .n_h = c == 0 ? 2 : 1,
-            .gate = GATE_HEAD,
-            .rw = c == 1,
-            .beta_hi = 2.0,
-            .gate_lo = 0.8,
-            .gate_hi = 1.0,
+            .mode = c == 0 ? 1 : TEST_RW + 1,
             .batch = { .n_seqs = 3, .len = { 70, 12, 9 }, .n_snap = 1, .turn = c },
         };
         struct test_arena a;
         test_arena_init(&a);
-        struct test_scan s = make(&a, &p, &rng);
+        struct test_scan s = test_make_householder(&a, &p, &rng);
         n += test_scan_out_of_range(t, &a, &s);
         test_arena_free(&a);
     }
@@ -357,21 +240,18 @@ static void test_out_of_range(struct test * t) {
 static void test_nan(struct test * t) {
     struct test_rng rng = { 6 };
 
-    struct problem p = {
+    struct test_problem p = {
         .d_k = 24,
         .d_v = 40,
         .H = 2,
         .n_h = 2,
-        .gate = GATE_HEAD,
-        .beta_hi = 2.0,
-        .gate_lo = 0.8,
-        .gate_hi = 1.0,
+        .mode = 1,
         .heads = 3,
         .batch = { .n_seqs = 2, .len = { 100, 80 } },
     };
     struct test_arena a;
     test_arena_init(&a);
-    struct test_scan                    s = make(&a, &p, &rng);
+    struct test_scan                    s = test_make_householder(&a, &p, &rng);
     struct ggml_householder_scan_args * args = &s.householder;
     float *                             before = test_copy(args->state);
     const int64_t                       first = ((int32_t *) args->ids->data)[GGML_SCAN_FIRST];

@@ -3,186 +3,13 @@
 // strides, head counts; the same bits for any number of threads and any cut.
 
 #include "kit/scan-checks.h"
+#include "kit/scan-problem.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-enum mode {
-    MODE_NONE,       // A = 1
-    MODE_HEAD,       // gate per head, any sign
-    MODE_CHANNEL,    // gate per key channel, any sign
-    MODE_CONST_HEAD, // the same gate for all tokens
-    MODE_CONST_CHANNEL,
-    MODE_BONUS, // RWKV-6: gate per channel, read before the update
-    MODE_BONUS_HEAD,
-    MODE_BONUS_NONE,
-    MODE_MAMBA,
-    MODE_MAMBA_SIGNED,
-    MODE_MAMBA2,
-    MODE_MAMBA2_SIGNED,
-    MODE_MLSTM,      // gates as in a trained model
-    MODE_MLSTM_HARD, // log_i and the argument of log_f from -100 to 100
-    N_MODES,
-};
-
-static const char * const mode_names[N_MODES] = {
-    "no gate",
-    "gate per head",
-    "gate per channel",
-    "constant gate per head",
-    "constant gate per channel",
-    "bonus, gate per channel",
-    "bonus, gate per head",
-    "bonus, no gate",
-    "Mamba",
-    "Mamba signed",
-    "Mamba-2",
-    "Mamba-2 signed",
-    "mLSTM",
-    "mLSTM, hard gates",
-};
-
-struct problem {
-    enum mode         mode;
-    int               d_k, d_v, H;
-    int               heads; // selects the head counts of the inputs
-    double            keep;  // smallest magnitude of the gates; the largest is 1
-    float             eps;   // mLSTM
-    bool              faint; // mLSTM: log_i far below the m of the zero state
-    enum test_layout  layout;
-    bool              state_gaps; // gaps between slots
-    struct test_batch batch;
-};
-
-static bool is_mlstm(enum mode mode) {
-    return mode == MODE_MLSTM || mode == MODE_MLSTM_HARD;
-}
-
-static bool is_mamba(enum mode mode) {
-    return mode >= MODE_MAMBA && mode <= MODE_MAMBA2_SIGNED;
-}
-
-// With an eps this large the denominator of mLSTM is eps, and the output shows the numerator Sᵀ c.
-// The numerator is relative to exp(m), so m must be small: F32 rounds an m of 100 by 4e-6.
-static const float eps_numerator = 0x1p100f;
-
-static double log_sigmoid(double x) {
-    return x < 0.0 ? x - log1p(exp(x)) : -log1p(exp(-x));
-}
-
-// Negates a third of the gates and sets some to 0, to detect divisions by gates.
-static void flip_signs(struct ggml_tensor * x, struct test_rng * rng) {
-    for (int64_t t = 0; t < x->ne[3]; ++t) {
-        for (int64_t h = 0; h < x->ne[1]; ++h) {
-            for (int64_t i = 0; i < x->ne[0]; ++i) {
-                if (test_below(rng, 3) == 0) {
-                    test_set(x, i, h, 0, t, -test_get(x, i, h, 0, t));
-                }
-                if (test_below(rng, 50) == 0) {
-                    test_set(x, i, h, 0, t, 0.0f);
-                }
-            }
-        }
-    }
-}
-
-static struct test_scan make(
-        struct test_arena * a, const struct problem * p, struct test_rng * rng) {
-    const int64_t    T = test_batch_tokens(&p->batch);
-    const int64_t    size = (int64_t) p->d_k * p->d_v + (is_mlstm(p->mode) ? p->d_k + 1 : 0);
-    struct test_scan s = { .op = TEST_SIGNED, .batch = p->batch };
-
-    struct ggml_signed_scan_args * args = &s.sign;
-    args->state = test_tensor(a, GGML_TYPE_F32, p->state_gaps ? TEST_GAPS : TEST_DENSE, "state",
-            size * p->H, test_batch_slots(&p->batch), 1, 1);
-    args->ids = test_batch_ids(a, &p->batch);
-    args->c = test_tensor(
-            a, GGML_TYPE_F32, p->layout, "c", p->d_k, test_divisor(p->H, p->heads), 1, T);
-    args->b = test_tensor(
-            a, GGML_TYPE_F32, p->layout, "b", p->d_k, test_divisor(p->H, p->heads + 1), 1, T);
-    args->x = test_tensor(
-            a, GGML_TYPE_F32, p->layout, "x", p->d_v, test_divisor(p->H, p->heads + 2), 1, T);
-    args->scale = 1.0f / sqrtf((float) p->d_k);
-    args->eps = p->eps;
-    args->form = p->mode == MODE_MAMBA_SIGNED || p->mode == MODE_MAMBA2_SIGNED
-                         ? GGML_SIGNED_SCAN_TWO_EXP_M1
-                         : GGML_SIGNED_SCAN_EXP;
-
-    test_fill_slots(args->state, args->ids, rng);
-    test_fill_normal(args->c, rng, 1.0);
-    test_fill_normal(args->b, rng, 1.0);
-    test_fill_normal(args->x, rng, 1.0);
-
-    const bool head =
-            p->mode == MODE_HEAD || p->mode == MODE_CONST_HEAD || p->mode == MODE_BONUS_HEAD;
-    const bool fixed = p->mode == MODE_CONST_HEAD || p->mode == MODE_CONST_CHANNEL;
-    if (head || fixed || p->mode == MODE_CHANNEL || p->mode == MODE_BONUS) {
-        args->gate = test_tensor(a, GGML_TYPE_F32, p->layout, "gate", head ? 1 : p->d_k,
-                test_divisor(p->H, p->heads + 3), 1, fixed ? 1 : T);
-        test_fill_uniform(args->gate, rng, p->keep, 1.0);
-        flip_signs(args->gate, rng);
-    }
-    if (p->mode == MODE_BONUS || p->mode == MODE_BONUS_HEAD || p->mode == MODE_BONUS_NONE) {
-        args->bonus = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "bonus", p->d_k,
-                test_divisor(p->H, p->heads + 4), 1, 1);
-        test_fill_normal(args->bonus, rng, 1.0);
-    }
-    if (is_mamba(p->mode)) {
-        const bool one = p->mode == MODE_MAMBA2 || p->mode == MODE_MAMBA2_SIGNED;
-        args->dt = test_tensor(a, GGML_TYPE_F32, p->layout, "dt", one ? 1 : p->d_v,
-                test_divisor(p->H, p->heads + 3), 1, T);
-        args->A = test_tensor(a, GGML_TYPE_F32, p->heads % 2 == 0 ? TEST_REVERSED : TEST_DENSE, "A",
-                one ? 1 : p->d_v, one ? 1 : p->d_k, test_divisor(p->H, p->heads + 4), 1);
-        // dt A from nearly 0 to −3: exp(dt A) from 1 to 0.05, 2 exp(dt A) − 1 from 1 to −0.9
-        test_fill_uniform(args->dt, rng, 0.001, 0.3);
-        test_fill_uniform(args->A, rng, -10.0, -0.1);
-    }
-    if (is_mlstm(p->mode)) {
-        args->log_f = test_tensor(
-                a, GGML_TYPE_F32, p->layout, "log_f", 1, test_divisor(p->H, p->heads + 3), 1, T);
-        args->log_i = test_tensor(
-                a, GGML_TYPE_F32, p->layout, "log_i", 1, test_divisor(p->H, p->heads + 4), 1, T);
-        const bool   hard = p->mode == MODE_MLSTM_HARD;
-        const double size_i = p->eps == eps_numerator ? 0.5 : 2.0;
-        for (int64_t t = 0; t < T; ++t) {
-            for (int64_t h = 0; h < args->log_f->ne[1]; ++h) {
-                test_set(args->log_f, 0, h, 0, t,
-                        (float) log_sigmoid(hard ? test_uniform(rng, -100.0, 100.0)
-                                                 : 3.0 + 1.5 * test_normal(rng)));
-            }
-            for (int64_t h = 0; h < args->log_i->ne[1]; ++h) {
-                test_set(args->log_i, 0, h, 0, t,
-                        (float) (p->faint ? test_uniform(rng, -80.0, -65.0)
-                                 : hard   ? test_uniform(rng, -100.0, 100.0)
-                                          : size_i * test_normal(rng)));
-            }
-        }
-        for (int64_t slot = 0; slot < args->state->ne[1]; ++slot) {
-            // any m is valid in a state
-            for (int64_t h = 0; h < p->H && !isnan(test_get(args->state, 0, slot, 0, 0)); ++h) {
-                test_set(args->state, h * size + size - 1, slot, 0, 0,
-                        (float) test_uniform(rng, hard ? -50.0 : -2.0, hard ? 50.0 : 2.0));
-            }
-        }
-    }
-
-    int n = snprintf(s.text, sizeof(s.text),
-            "%s, %dx%d, H %d, eps %g, layout %d, head counts %d, turn %d, snapshots %d, lengths",
-            mode_names[p->mode], p->d_k, p->d_v, p->H, (double) p->eps, p->layout, p->heads,
-            p->batch.turn, p->batch.n_snap);
-    for (int i = 0; i < p->batch.n_seqs; ++i) {
-        n += snprintf(s.text + n, sizeof(s.text) - n, " %d", (int) p->batch.len[i]);
-    }
-    return s;
-}
-
-static void run(struct test * t, const struct problem * p, struct test_limits * lim,
+static void run(struct test * t, const struct test_problem * p, struct test_limits * lim,
         const int * threads, int n_threads, struct test_rng * rng) {
     struct test_arena a;
     test_arena_init(&a);
-    struct test_scan s = make(&a, p, rng);
+    struct test_scan s = test_make_signed(&a, p, rng);
     test_scan_run(t, &a, &s, lim, threads, n_threads);
     test_arena_free(&a);
 }
@@ -199,10 +26,10 @@ static void test_modes(struct test * t) {
            "  time the same; 1..3 sequences, 0..3 snapshots, 5 layouts, head counts: divisors of\n"
            "  H = 2, 4, 6; outputs and states on every path;\n"
            "  bit-identical with 1, 2, 5 threads:\n");
-    for (int mode = 0; mode < N_MODES; ++mode) {
+    for (int mode = 0; mode < TEST_SIGNED_MODES; ++mode) {
         char what[2][64];
-        snprintf(what[0], sizeof(what[0]), "%s, step and reference", mode_names[mode]);
-        snprintf(what[1], sizeof(what[1]), "%s, chunk and auto", mode_names[mode]);
+        snprintf(what[0], sizeof(what[0]), "%s, step and reference", test_signed_names[mode]);
+        snprintf(what[1], sizeof(what[1]), "%s, chunk and auto", test_signed_names[mode]);
         struct test_limits lim = {
             .step = { .what = what[0], .limit = 1e-12 },
             .chunk = { .what = what[1], .limit = 1e-12 },
@@ -210,7 +37,7 @@ static void test_modes(struct test * t) {
         for (int size = 0; size < 8; ++size, ++n) {
             const bool big = sizes[size] >= 96;
 
-            struct problem p = {
+            struct test_problem p = {
                 .mode = mode,
                 .d_k = sizes[size],
                 .d_v = n % 3 == 2 ? sizes[size] : other[size],
@@ -218,8 +45,6 @@ static void test_modes(struct test * t) {
                      : n % 2 == 0 ? 4
                                   : 6,
                 .heads = n,
-                .keep = 0.8,
-                .eps = 1e-6f,
                 .layout = n % TEST_REVERSED, // all layouts with contiguous rows
                 .state_gaps = n % 4 == 3,
                 .batch = { .n_seqs = 1 + n % 3, .n_snap = n % 4, .turn = n },
@@ -229,7 +54,7 @@ static void test_modes(struct test * t) {
             p.batch.len[2] = n % 2;
             run(t, &p, &lim, all, 3, &rng);
             if (mode == MODE_MLSTM) {
-                p.eps = eps_numerator;
+                p.eps = TEST_EPS_NUMERATOR;
                 run(t, &p, &lim, all, 1, &rng);
             }
         }
@@ -240,9 +65,9 @@ static void test_modes(struct test * t) {
 // A state of 16 numbers per channel and many channels, as in Mamba; long sequences
 static void test_shapes(struct test * t) {
     static const struct {
-        enum mode mode;
-        int       d_k, d_v, H, T;
-        double    keep, limit;
+        int    mode;
+        int    d_k, d_v, H, T;
+        double gate_lo, limit;
     } cases[] = {
         { MODE_MAMBA, 16, 384, 1, 100, 0.0, 1e-12 },
         { MODE_MAMBA_SIGNED, 16, 384, 1, 100, 0.0, 1e-12 },
@@ -266,22 +91,21 @@ static void test_shapes(struct test * t) {
     printf("signed, other shapes and long sequences:\n");
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
         char what[2][64];
-        snprintf(what[0], sizeof(what[0]), "%s, %dx%d, T = %d", mode_names[cases[i].mode],
+        snprintf(what[0], sizeof(what[0]), "%s, %dx%d, T = %d", test_signed_names[cases[i].mode],
                 cases[i].d_k, cases[i].d_v, cases[i].T);
-        snprintf(what[1], sizeof(what[1]), "%s, %dx%d, T = %d, chunk", mode_names[cases[i].mode],
-                cases[i].d_k, cases[i].d_v, cases[i].T);
+        snprintf(what[1], sizeof(what[1]), "%s, %dx%d, T = %d, chunk",
+                test_signed_names[cases[i].mode], cases[i].d_k, cases[i].d_v, cases[i].T);
         struct test_limits lim = {
             .step = { .what = what[0], .limit = cases[i].limit },
             .chunk = { .what = what[1], .limit = cases[i].limit },
         };
-        struct problem p = {
+        struct test_problem p = {
             .mode = cases[i].mode,
             .d_k = cases[i].d_k,
             .d_v = cases[i].d_v,
             .H = cases[i].H,
             .heads = 1,
-            .keep = cases[i].keep,
-            .eps = 1e-6f,
+            .gate_lo = cases[i].gate_lo,
             .batch = { .n_seqs = 1, .len = { cases[i].T }, .turn = 2 },
         };
         run(t, &p, &lim, (const int[]) { 2, 1 }, 2, &rng);
@@ -297,15 +121,15 @@ static void test_far(struct test * t) {
     for (int mode = MODE_MAMBA; mode <= MODE_MAMBA_SIGNED; ++mode) {
         struct test_arena a;
         test_arena_init(&a);
-        struct problem p = {
-            .mode = (enum mode) mode,
+        struct test_problem p = {
+            .mode = mode,
             .d_k = 16,
             .d_v = 40,
             .H = 1,
             .heads = 1,
             .batch = { .n_seqs = 1, .len = { 30 }, .turn = 2 },
         };
-        struct test_scan s = make(&a, &p, &rng);
+        struct test_scan s = test_make_signed(&a, &p, &rng);
         for (int64_t i = 0; i < 40; i += 3) { // some columns of a token among others
             test_set(s.sign.dt, i, 0, 0, 17, 1e30f);
             test_set(s.sign.x, i, 0, 0, 17, 1e-30f);
@@ -323,22 +147,20 @@ static void test_cuts(struct test * t) {
     };
     struct test_rng rng = { 3 };
     int64_t         n_calls = 0;
-    for (int c = 0; c < N_MODES; ++c) {
-        struct problem p = {
+    for (int c = 0; c < TEST_SIGNED_MODES; ++c) {
+        struct test_problem p = {
             .mode = c,
             .d_k = sizes[c % 6],
             .d_v = sizes[(c + 2) % 6],
             .H = 2,
             .heads = c,
-            .keep = 0.8,
-            .eps = 1e-6f,
             .layout = c % TEST_REVERSED,
             .batch = { .n_seqs = 3, .len = { 280, 9, 37 }, .turn = c },
         };
         static const int64_t most[3] = { 20, 1, 90 };
         struct test_arena    a;
         test_arena_init(&a);
-        struct test_scan s = make(&a, &p, &rng);
+        struct test_scan s = test_make_signed(&a, &p, &rng);
         n_calls += test_scan_cuts(t, &a, &s, &lim, most[c % 3], &rng);
         test_arena_free(&a);
     }
@@ -352,15 +174,13 @@ static void test_slots(struct test * t) {
     struct test_limits lim = { .chunk = { .what = "snapshots of chunk and auto", .limit = 1e-12 } };
     struct test_rng    rng = { 4 };
     int                n = 0;
-    for (int c = 0; c < N_MODES; ++c) {
-        struct problem p = {
+    for (int c = 0; c < TEST_SIGNED_MODES; ++c) {
+        struct test_problem p = {
             .mode = c,
             .d_k = sizes[c % 4],
             .d_v = sizes[(c + 1) % 4],
             .H = 2,
             .heads = c,
-            .keep = 0.8,
-            .eps = 1e-6f,
         };
         struct test_arena a;
         struct test_scan  s;
@@ -373,14 +193,14 @@ static void test_slots(struct test * t) {
                 .n_seqs = 1, .len = { length }, .n_snap = 5, .turn = turn
             };
             test_arena_init(&a);
-            s = make(&a, &p, &rng);
+            s = test_make_signed(&a, &p, &rng);
             test_scan_snapshots(t, &a, &s, &lim);
             test_arena_free(&a);
         }
 
         p.batch = (struct test_batch) { .n_seqs = 3, .len = { 30, 12, 9 }, .n_snap = 1, .turn = c };
         test_arena_init(&a);
-        s = make(&a, &p, &rng);
+        s = test_make_signed(&a, &p, &rng);
         n += test_scan_out_of_range(t, &a, &s);
         test_arena_free(&a);
     }
@@ -396,20 +216,18 @@ static void test_slots(struct test * t) {
 // A NaN stays a NaN, and stays in its column and its sequence, from its token on.
 static void test_nan(struct test * t) {
     struct test_rng rng = { 6 };
-    for (int c = 0; c < N_MODES; ++c) {
-        struct problem p = {
+    for (int c = 0; c < TEST_SIGNED_MODES; ++c) {
+        struct test_problem p = {
             .mode = c,
             .d_k = 24,
             .d_v = 40,
             .H = 2,
             .heads = 3,
-            .keep = 0.8,
-            .eps = 1e-6f,
             .batch = { .n_seqs = 2, .len = { 20, 15 } },
         };
         struct test_arena a;
         test_arena_init(&a);
-        struct test_scan s = make(&a, &p, &rng);
+        struct test_scan s = test_make_signed(&a, &p, &rng);
         float *          before = test_copy(s.sign.state);
         const int64_t    first = ((int32_t *) s.sign.ids->data)[GGML_SCAN_FIRST];
         const int64_t    token = first + 9;
@@ -438,10 +256,10 @@ static void test_nan(struct test * t) {
                     }
                 }
             }
-            test_check(t, there, "a NaN in x is missing in the output: %s, %s", mode_names[c],
-                    test_path_names[path]);
+            test_check(t, there, "a NaN in x is missing in the output: %s, %s",
+                    test_signed_names[c], test_path_names[path]);
             test_check(t, same, "a NaN in x changed another column, token or sequence: %s, %s",
-                    mode_names[c], test_path_names[path]);
+                    test_signed_names[c], test_path_names[path]);
         }
         free(before);
         test_arena_free(&a);
@@ -503,13 +321,12 @@ static void test_mlstm_faint(struct test * t) {
     };
     struct test_rng rng = { 7 };
     for (int n = 1; n <= 4; ++n) {
-        const struct problem p = {
+        const struct test_problem p = {
             .mode = MODE_MLSTM,
             .d_k = 16,
             .d_v = 24,
             .H = 8,
             .heads = n,
-            .eps = 1e-6f,
             .faint = true,
             .batch = { .n_seqs = 1, .len = { n }, .turn = 2 },
         };
