@@ -63,25 +63,9 @@ static int load_seeds(const char * directory, struct seed * seeds) {
 // Makes one to four changes: flips a bit, replaces a byte, writes an integer at the limit of its
 // range, copies a part of another seed, deletes a part, or truncates. Returns the new size.
 static size_t mutate(uint8_t * data, size_t size, const struct seed * other) {
-    static const uint64_t LIMITS[] = {
-        0,
-        1,
-        2,
-        0x7f,
-        0x80,
-        0xff,
-        0xffff,
-        0x7fffffff,
-        0x80000000,
-        0xffffffff,
-        UINT64_C(1) << 32,
-        UINT64_C(1) << 60,
-        UINT64_C(1) << 61,
-        INT64_MAX,
-        UINT64_C(1) << 63,
-        UINT64_MAX - 7,
-        UINT64_MAX,
-    };
+    static const uint64_t LIMITS[] = { 0, 1, 2, 0x7f, 0x80, 0xff, 0xffff, 0x7fffffff, 0x80000000,
+        0xffffffff, UINT64_C(1) << 32, UINT64_C(1) << 60, UINT64_C(1) << 61, INT64_MAX,
+        UINT64_C(1) << 63, UINT64_MAX - 7, UINT64_MAX };
     for (size_t k = 1 + below(4); k > 0 && size > 8; --k) {
         const size_t   at = below(size);
         const size_t   room = size - at;

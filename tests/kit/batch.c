@@ -2,8 +2,6 @@
 
 #include "lrnn-ops.h"
 
-#include <math.h>
-
 int64_t test_batch_tokens(const struct test_batch * b) {
     int64_t n = 0;
     for (int s = 0; s < b->n_seqs; ++s) {

@@ -2,8 +2,6 @@
 
 #include <ctype.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 bool test_check(struct test * t, bool ok, const char * fmt, ...) {
     t->n_checks++;

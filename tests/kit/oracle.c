@@ -1,9 +1,5 @@
 #include "kit/scan-case.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 // An element of a tensor with any strides
 static double at(const struct ggml_tensor * x, int64_t i0, int64_t i1, int64_t i2, int64_t i3) {
     return *(const float *) ((const char *) x->data + i0 * x->nb[0] + i1 * x->nb[1] +

@@ -3,10 +3,6 @@
 #include "lrnn.h"
 #include "kit/nmse.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 const char * const test_path_names[4] = { "auto", "step", "chunk", "reference" };
 
 struct ggml_tensor ** test_scan_state(struct test_scan * s) {

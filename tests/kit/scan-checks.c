@@ -2,11 +2,6 @@
 
 #include "kit/nmse.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 void test_limits_print(const struct test_limits * l) {
     test_worst_print(&l->step);
     test_worst_print(&l->chunk);

@@ -4,10 +4,6 @@
 #include "kit/check.h"
 #include "kit/tensors.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { ROWS = 5 };
 
 // How many entries of the row come before entry i.

@@ -9,11 +9,6 @@
 #include "ggml-cpu.h"
 #include "ggml.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static struct test t;
 
 struct shape {

@@ -6,11 +6,6 @@
 #include "kit/check.h"
 #include "kit/tokenizer-data.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define TEXT(s) ((struct slice) { s, sizeof(s) - 1 })
 
 // A definition with arrays that can be changed.

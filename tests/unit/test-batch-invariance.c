@@ -14,10 +14,6 @@
 #include "kit/rng.h"
 #include "lrnn.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { N_SEQS = 3, N_TOKENS = 40, N_REWIND = 3, MAX_CALLS = 96, MAX_PART = 5 };

@@ -8,10 +8,6 @@
 #include "kit/rng.h"
 #include "lrnn.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #if LRNN_SANITIZE
 enum { N_TOKENS = 10000 };
 #else

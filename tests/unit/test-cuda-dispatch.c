@@ -18,10 +18,6 @@
 
 #include "ggml-backend.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { PROMPT = 160, FEW = 8, STEPS = 8, WARM = 4, N_CACHE = 256 };
 
 // From the log of the scheduler: splits, "## SPLIT #0: CUDA0 # …", and their nodes, "node #  3 (

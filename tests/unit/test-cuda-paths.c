@@ -4,8 +4,6 @@
 #include "kit/check.h"
 #include "ops/cuda/path-cost.h"
 
-#include <stdio.h>
-
 static const struct path_gpu a100 = { true, 80, 108 };
 static const struct path_gpu h100 = { true, 90, 132 };
 static const struct path_gpu rtx3090 = { true, 86, 82 };

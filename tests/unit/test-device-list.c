@@ -7,10 +7,6 @@
 
 #include "ggml-backend-impl.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static const char * reg_name(ggml_backend_reg_t reg) {
     (void) reg;
     return "CUDA";

@@ -11,9 +11,6 @@
 #include "ggml-backend.h"
 #include "ggml-rpc.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { PROMPT = 13, STEPS = 6, REWIND = 2, CALLS = 3 + 2 * STEPS, V_MAX = 64 };

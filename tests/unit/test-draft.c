@@ -6,10 +6,6 @@
 #include "kit/rng.h"
 #include "lrnn.h"
 
-#include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
-
 enum { N = 400, MATCH_MIN = 2, MATCH_MAX = 32 };
 
 static struct test t;

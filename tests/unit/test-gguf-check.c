@@ -10,9 +10,6 @@
 #include "kit/model-file-walk.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 //
 // Crafted files

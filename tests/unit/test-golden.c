@@ -14,11 +14,6 @@
 
 #include "gguf.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { N_REWIND = 5, N_BATCH = 7 };
 
 // Largest absolute difference between a logit and its golden logit; logits are about 1 to 10. With

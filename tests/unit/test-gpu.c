@@ -8,9 +8,6 @@
 
 #include "ggml-backend.h"
 
-#include <math.h>
-#include <stdio.h>
-
 // Largest absolute difference between a logit and its golden logit; logits are about 1 to 10. The
 // golden models are F32, which our build of ggml-cuda multiplies in F32, but in another order and
 // with other approximations of exp and 1/sqrt. On a CPU, relative errors of up to 2⁻²⁰ (16 units in

@@ -11,10 +11,6 @@
 #include "kit/rng.h"
 #include "lrnn-ops.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum {
     N_VALUES = 4, // that the next nodes may read
     N_NODES = 80,

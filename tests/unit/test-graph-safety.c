@@ -14,10 +14,6 @@
 #include "lrnn-ops.h"
 #include "run/graph-safety.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 //
 // An accumulator: S ← S + x in slot 0
 //

@@ -7,7 +7,6 @@
 #include "kit/rng.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 static const struct {
     const char * text;

@@ -12,11 +12,6 @@
 #include "kit/golden.h"
 #include "lrnn.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static bool collect(const struct golden * g, struct lrnn_model * model, int64_t cut,
         struct imatrix * im, struct lrnn_error * err) {
     static const char path[] = "test-imatrix.gguf";

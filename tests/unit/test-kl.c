@@ -9,10 +9,6 @@
 #include "kit/golden.h"
 #include "kit/rng.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static const char QUANTIZED[] = "test-kl.gguf";

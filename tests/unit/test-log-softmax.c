@@ -5,9 +5,6 @@
 #include "kit/check.h"
 #include "kit/rng.h"
 
-#include <math.h>
-#include <stdlib.h>
-
 enum { N_MOST = 100 };
 
 static void check(struct test * t, const float * z, int64_t n) {

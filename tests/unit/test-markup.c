@@ -4,10 +4,6 @@
 #include "chart/markup.h"
 #include "kit/check.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 int main(void) {
     static const struct {
         const char * text;

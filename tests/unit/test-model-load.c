@@ -14,11 +14,6 @@
 #include "lrnn.h"
 #include "model/families.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 struct rejection {
     const char * model;
     const char * changes;  // as model_edit_change reads them

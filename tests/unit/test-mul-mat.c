@@ -15,11 +15,6 @@
 
 #include "ggml-cpu.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 // NMSE, measured: 2.7e-13 in F32, up to 1.1e-4 with columns in 8 bits
 static const double LIMIT_F32 = 1e-12;
 static const double LIMIT_ROUNDED = 3e-4;

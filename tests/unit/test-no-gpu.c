@@ -11,8 +11,6 @@
 
 #include "ggml-backend-impl.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 static const char * cuda_name(ggml_backend_reg_t reg) {

@@ -5,10 +5,6 @@
 #include "lrnn.h"
 #include "kit/scan-case.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static struct ggml_tensor * new_f32(
         struct ggml_context * ctx, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
     return ggml_new_tensor_4d(ctx, GGML_TYPE_F32, ne0, ne1, ne2, ne3);

@@ -6,9 +6,6 @@
 #include "kit/check.h"
 #include "options.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static void check(struct test * t, bool ok, const char * what, const char * found) {
     test_check(t, ok, "%s; found: %s", what, found);
 }

@@ -5,8 +5,6 @@
 #include "kit/check.h"
 #include "text/tokenizer-impl.h"
 
-#include <string.h>
-
 enum { MAX_PIECES = 24 };
 
 static const struct {

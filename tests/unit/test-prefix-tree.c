@@ -5,10 +5,6 @@
 #include "kit/rng.h"
 #include "generate/prefix-tree.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { MAX_LENGTH = 12, MAX_ENTRIES = 4096, ROUNDS = 20000, SIZE = 64 };
 
 struct entry {

@@ -10,9 +10,6 @@
 #include "lrnn.h"
 #include "model/model.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static const char OUT[] = "test-quantize-models.gguf";

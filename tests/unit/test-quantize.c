@@ -17,10 +17,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -377,18 +373,9 @@ static void test_overrides(struct test * t) {
     r = run_file(
             file, (struct quantize_params) { .type = GGML_TYPE_Q4_0, .overrides = o }, OUT, NULL);
     test_check(t, r.status == LRNN_ERROR_NONE, "%s", r.err.text);
-    const enum ggml_type expected[N_MADE] = {
-        GGML_TYPE_F32,
-        GGML_TYPE_F32,
-        GGML_TYPE_Q8_0,
-        GGML_TYPE_F16,
-        GGML_TYPE_F16,
-        GGML_TYPE_Q8_0,
-        GGML_TYPE_F32,
-        GGML_TYPE_F32,
-        GGML_TYPE_F16,
-        GGML_TYPE_Q4_0,
-    };
+    const enum ggml_type expected[N_MADE] = { GGML_TYPE_F32, GGML_TYPE_F32, GGML_TYPE_Q8_0,
+        GGML_TYPE_F16, GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_F32, GGML_TYPE_F32, GGML_TYPE_F16,
+        GGML_TYPE_Q4_0 };
     for (int i = 0; i < N_MADE && r.status == LRNN_ERROR_NONE; ++i) {
         const bool recurrent = strstr(MADE[i].name, "ssm_beta") != NULL ||
                                strstr(MADE[i].name, "time_mix_w2") != NULL;

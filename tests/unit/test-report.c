@@ -11,10 +11,6 @@
 #include "kit/synthetic-scores.h"
 
 #include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 //

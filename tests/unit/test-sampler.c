@@ -4,11 +4,6 @@
 #include "kit/rng.h"
 #include "lrnn.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static struct test t;
 
 enum { V = 6 };

@@ -4,11 +4,6 @@
 #include "lrnn.h"
 #include "kit/scan-case.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 //
 // ids
 //

@@ -6,9 +6,6 @@
 #include "kit/score-bench.h"
 
 #include <inttypes.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 //
 // Losses

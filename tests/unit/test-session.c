@@ -8,11 +8,7 @@
 #include "lrnn.h"
 
 #include <limits.h>
-#include <math.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static struct test        t;

@@ -7,9 +7,6 @@
 #include "kit/model-edit.h"
 #include "lrnn.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { V = 48, BOS = 0, EOS = 1, UNUSED = 2, FIRST = 3 }; // symbols s03 … s47

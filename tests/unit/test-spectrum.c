@@ -4,10 +4,6 @@
 #include "kit/check.h"
 #include "kit/rng.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { N_MAX = 32 };
 
 static const double PI = 3.14159265358979323846;

@@ -12,10 +12,6 @@
 #include "lrnn.h"
 #include "run/sampler.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

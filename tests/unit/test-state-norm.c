@@ -11,10 +11,6 @@
 #include "model/model.h"
 #include "run/session.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static struct test t;

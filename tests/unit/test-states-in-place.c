@@ -10,10 +10,6 @@
 
 #include "ggml-alloc.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 //
 // A small network with all three ops
 //

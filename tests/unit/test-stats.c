@@ -5,9 +5,6 @@
 #include "kit/check.h"
 #include "kit/rng.h"
 
-#include <math.h>
-#include <stdio.h>
-
 static const double PI = 3.14159265358979323846;
 
 // Simpson's rule on the density of Student's t from 0 to t.

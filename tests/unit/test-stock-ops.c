@@ -5,11 +5,6 @@
 #include "kit/nmse.h"
 #include "kit/scan-case.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { N_SEQS = 2 };
 
 // A dense copy of x with other dimensions and the same number of elements

@@ -8,10 +8,6 @@
 #include "kit/synthetic-scores.h"
 
 #include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static const double LN2 = 0.69314718055994530942;

@@ -4,10 +4,6 @@
 #include "eval/tasks/task.h"
 #include "kit/check.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { LENGTH_MAX = 4096 };
 
 struct sequence {

@@ -8,9 +8,6 @@
 #include "lrnn.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { N_JOBS = 2, N_ROUNDS = 3, N_STEPS = 10, N_PROMPT = 13 };
 

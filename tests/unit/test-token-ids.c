@@ -5,10 +5,6 @@
 #include "npy.h"
 #include "token-ids.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 //
 // Token ids
 //

@@ -12,9 +12,6 @@
 #include "kit/tokenizer-data.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 static double seconds(void) {

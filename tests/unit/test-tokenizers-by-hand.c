@@ -6,10 +6,6 @@
 #include "model/model.h"
 #include "text/tokenizer.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { N_BYTES = 256, MAX_TOKENS = 320 };
 
 struct vocabulary {

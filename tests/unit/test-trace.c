@@ -9,11 +9,6 @@
 
 #include "gguf.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { N_LAYERS = 8, N_SEQS = 2, N_CALLS = 3 };
 
 // tokens per call and sequence

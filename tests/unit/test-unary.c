@@ -5,10 +5,6 @@
 #include "kit/tensors.h"
 
 #include <float.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const double LIMIT = 3e-7; // relative error; measured: 1.8e-7
 
