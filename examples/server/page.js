@@ -618,11 +618,18 @@ function update() {
     updating = true;
     requestAnimationFrame(() => {
         updating = false;
+        document.body.classList.toggle("busy", running !== null);
+        if (isChat) {
+            const end = document.documentElement;
+            const isAtEnd = innerHeight + scrollY >= end.scrollHeight - 60;
+            renderChat();
+            if (isAtEnd) scrollTo(0, end.scrollHeight);
+            return;
+        }
         const follow = running && caret.getBoundingClientRect().top < innerHeight;
         renderText();
         if (follow) caret.scrollIntoView({ block: "nearest" });
         renderTree();
-        document.body.classList.toggle("busy", running !== null);
         $("go").disabled = running !== null;
         $("stop").hidden = running === null;
         $("length").textContent = tip.depth;
@@ -704,7 +711,7 @@ $("clear").onclick = () => {
 document.addEventListener("keydown", e => {
     if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) {
         e.preventDefault();
-        generate();
+        if (isChat) send(); else generate();
     } else if (e.key === "Escape") {
         if (!$("pop").hidden) closePop(); else if (running) running.abort();
     } else if (e.key === "?" && !e.target.closest("input, textarea, dialog")) {
@@ -739,7 +746,7 @@ for (const text of ["The old man looked at", "It was a dark night", "Once upon a
     $("starts").append(button);
 }
 
-(async () => {
+async function begin() {
     try {
         props = await getJson("/props");
         $("model").textContent = [props.model, props.family, props.eigenvalues].filter(x => x)
@@ -749,8 +756,9 @@ for (const text of ["The old man looked at", "It was a dark night", "Once upon a
         const info = await getJson("/tokenizer_info");
         specials = [info.bos_token, info.eos_token].filter(name => name && name.trim());
         loadTree();
+        beginChat();
     } catch (e) {
         showError(e.message);
     }
     update();
-})();
+}

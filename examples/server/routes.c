@@ -53,6 +53,22 @@ static void handle_model(struct server * s, struct http_call * call) {
     reply_json(call, 200, t);
 }
 
+// The marks of a thinking section, and whether the prompt for an answer opens it.
+static void write_thinking(FILE * out, const struct lrnn_chat * chat) {
+    static const char * const keys[2] = { "{\"open\":", ",\"close\":" };
+    size_t                    size;
+    if (chat == NULL || lrnn_chat_thinking_mark(chat, true, &size) == NULL) {
+        fputs("null", out);
+        return;
+    }
+    for (int i = 0; i < 2; ++i) {
+        const char * mark = lrnn_chat_thinking_mark(chat, i == 1, &size);
+        fputs(keys[i], out);
+        json_write_bytes(out, mark, size);
+    }
+    fprintf(out, ",\"begins\":%s}", lrnn_chat_begins_thinking(chat, false) ? "true" : "false");
+}
+
 static void handle_props(struct server * s, struct http_call * call) {
     struct text * t = text_new();
     if (t != NULL) {
@@ -72,6 +88,8 @@ static void handle_props(struct server * s, struct http_call * call) {
                 s->info.cache_bytes, s->max_tokens, s->info.has_tokenizer ? "true" : "false",
                 s->chat != NULL ? "true" : "false");
         json_write_string(t->out, lrnn_version());
+        fputs(",\"thinking\":", t->out);
+        write_thinking(t->out, s->chat);
         putc('}', t->out);
     }
     reply_json(call, 200, t);
