@@ -85,6 +85,18 @@ DEFAULTS = {
     "qwen3_5_moe_text": ("transformers.Qwen3_5MoeTextConfig", HF | {
         "num_attention_heads": 16, "num_key_value_heads": 2, "linear_num_key_heads": 16,
         "attention_bias": False, "head_dim": 256}),
+    "qwen3_next": ("transformers.Qwen3NextConfig", HF | {
+        "num_attention_heads": 16, "num_key_value_heads": 2, "linear_num_key_heads": 16,
+        "attention_bias": False, "head_dim": 256, "norm_topk_prob": True, "decoder_sparse_step": 1,
+        "mlp_only_layers": []}),
+    "kimi_linear": ("transformers.KimiLinearConfig", HF | {
+        "rms_norm_eps": 1e-5, "attention_bias": False, "moe_renormalize": True,
+        "num_expert_group": 1, "topk_group": 1, "routed_scaling_factor": 2.446,
+        "q_lora_rank": None}),
+    "bailing_hybrid": ("transformers.BailingHybridConfig", HF | {
+        "attention_bias": False, "moe_renormalize": True, "num_expert_group": 8, "topk_group": 4,
+        "routed_scaling_factor": 2.5, "kda_lower_bound": -5.0, "kda_safe_gate": True,
+        "rope_theta": 6_000_000.0}),
     "granitemoehybrid": ("transformers.GraniteMoeHybridConfig", HF | {
         "attention_bias": False, "attention_multiplier": 1.0, "embedding_multiplier": 1.0,
         "residual_multiplier": 1.0, "logits_scaling": 1.0, "mamba_n_groups": 1,
@@ -94,7 +106,7 @@ DEFAULTS = {
         "tie_word_embeddings": False, "layer_norm_epsilon": 1e-5, "mamba_hidden_act": "silu",
         "mlp_hidden_act": "relu2", "n_groups": 8, "mlp_bias": False, "use_bias": False,
         "mamba_proj_bias": False, "attention_bias": False, "sliding_window": None,
-        "time_step_limit": (0.0, math.inf)}),
+        "time_step_limit": (0.0, math.inf), "time_step_min": 1e-3}),
     "falcon_h1": ("transformers.FalconH1Config", HF | {
         "rms_norm_eps": 1e-5, "attention_bias": False, "mlp_bias": False, "mamba_proj_bias": False,
         "projectors_bias": False, "mamba_n_groups": 1, "mamba_rms_norm": False,
@@ -123,7 +135,10 @@ SIZES = """
     linear_value_head_dim linear_num_value_heads num_v_heads num_heads num_householder
     max_window_layers attention_head_dim mamba_d_conv mamba_d_head mamba_d_ssm mamba_d_state
     mamba_expand mamba_n_heads mamba_head_dim mamba_num_heads mamba_conv_bias num_key_value_heads
-    shared_intermediate_size ssm_state_size use_conv_bias mlp_expansion_factor
+    shared_intermediate_size ssm_state_size use_conv_bias mlp_expansion_factor kv_lora_rank
+    q_lora_rank qk_head_dim qk_nope_head_dim qk_rope_head_dim v_head_dim linear_head_dim
+    linear_num_heads short_conv_kernel_size first_k_dense_replace mlp_layer_types
+    num_shared_experts linear_attn_config layer_group_size
 """.split()                                # the tensors have them
 TRAINING = """
     time_step_scale time_step_min time_step_max time_step_init_scheme time_step_floor
@@ -150,6 +165,10 @@ OTHER = """
     n_routed_experts n_shared_experts norm_topk_prob num_nextn_predict_layers routed_scaling_factor
     topk_group num_experts shared_expert_intermediate_size
     attn_output_gate mtp_num_hidden_layers mtp_use_dedicated_embeddings mamba_ssm_dtype
+    gated_attention_proj_granularity_type mla_use_nope model_max_length moe_layer_freq
+    moe_router_activation_func moe_router_enable_expert_bias mtp_loss_scaling_factor no_kda_lora
+    num_experts_per_token num_mtp_layers rope_interleave score_function use_bias use_grouped_topk
+    use_qkv_bias
 """.split()
 REQUIRED = {"num_attention_heads", "layer_types", "rope_parameters"}   # an error names them
 
@@ -210,6 +229,9 @@ CHECKPOINTS = {
     "olmo_hybrid": lambda: tiny.olmo_hybrid(KV=2),
     "qwen3_5_text": lambda: tiny.qwen35(H=16, HV=32, K=2, heads=16, KV=4, hd=8),
     "qwen3_5_moe_text": lambda: tiny.qwen35moe(H=16, HV=32, K=2, heads=16, KV=2, hd=8),
+    "qwen3_next": lambda: tiny.qwen3next(H=16, HV=32, K=2, heads=16, KV=2, hd=8),
+    "kimi_linear": tiny.kimi_linear,
+    "bailing_hybrid": lambda: tiny.bailingmoe3(X=16),
     "granitemoehybrid": tiny.granitehybrid,
     "nemotron_h": lambda: tiny.nemotron_h(H=8, G=8),
     "falcon_h1": lambda: tiny.falcon_h1(G=1, norm=False),
@@ -225,6 +247,9 @@ MODEL_TYPES = {"gated_delta_net": "gated_deltanet", "gated_delta_product": "gate
 KEEP = {"olmo_hybrid": ("num_attention_heads", "layer_types", "rope_parameters"),
         "qwen3_5_text": ("layer_types",),
         "qwen3_5_moe_text": ("layer_types", "num_experts", "num_experts_per_tok"),
+        "qwen3_next": ("layer_types", "num_experts", "num_experts_per_tok"),
+        "kimi_linear": ("num_attention_heads", "num_experts", "num_experts_per_token"),
+        "bailing_hybrid": ("num_attention_heads", "num_experts", "num_experts_per_tok"),
         "granitemoehybrid": ("num_attention_heads", "layer_types"),
         "nemotron_h": ("num_attention_heads", "layers_block_type"),
         "falcon_h1": ("num_attention_heads",),
@@ -281,6 +306,10 @@ CONSTANTS = {
                      "qwen35.rope.dimension_sections": [11, 11, 10, 0]},
     "qwen3_5_moe_text": {"qwen35moe.expert_count": 3, "qwen35moe.expert_used_count": 2,
                          "qwen35moe.expert_feed_forward_length": 5},
+    "qwen3_next": {"qwen3next.rope.dimension_count": 2, "qwen3next.rope.dimension_sections": None},
+    "kimi_linear": {"kimi-linear.attention.head_count_kv": [0, 1],
+                    "kimi-linear.leading_dense_block_count": 1,
+                    "kimi-linear.expert_group_count": None},
     "falcon_h1": {"falcon-h1.rope.freq_base": 10000.0},
 }
 
@@ -303,7 +332,8 @@ def test_every_kind_is_here():
 def test_every_optional_key_has_a_default():
     """A key that the converter knows is in DEFAULTS of a layout of its family, or has a reason."""
     modules = {families.mlstm: ["mlstm"], families.olmo_hybrid: ["olmo_hybrid"],
-               families.qwen35: ["qwen3_5_text", "qwen3_5_moe_text"],
+               families.qwen35: ["qwen3_5_text", "qwen3_5_moe_text", "qwen3_next"],
+               families.bailingmoe3: ["bailing_hybrid"],
                families.granitehybrid: ["granitemoehybrid"],
                families.transformer: ["transformer of fla", "llama", "mistral", "qwen2", "qwen3"],
                families.rwkv6: ["rwkv6 of fla"], families.rwkv7: ["rwkv7 of fla"],

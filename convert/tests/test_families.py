@@ -625,6 +625,15 @@ def refusals(make, *cases):
               ({"num_experts": 2}, "gate.weight has shape [3, 8]")),
     *refusals(tiny.nemotron_h_moe, ({"n_group": 2},), ({"moe_latent_size": 4},)),
     *refusals(tiny.granite_moe, ({"num_local_experts": 0},)),
+    *refusals(tiny.qwen3next, ({"norm_topk_prob": False},), ({"mlp_only_layers": [0]},),
+              ({"decoder_sparse_step": 2},)),
+    *refusals(tiny.kimi_linear, ({"layer_types": ["full_attention"] * 2},),
+              ({"mlp_layer_types": ["sparse", "dense"]},), ({"moe_renormalize": False},),
+              ({"linear_attn_config": {"full_attn_layers": [1]}}, "full_attn_layers"),
+              ({"linear_attn_config": {"new": 1}},), ({"qk_rope_head_dim": 3},),
+              ({"num_experts_per_token": 4}, "expected at most num_experts, 3")),
+    *refusals(tiny.bailingmoe3, ({"rope_parameters": {"rope_type": "yarn"}},),
+              ({"kda_safe_gate": False},), ({"n_group": 3},)),
 ])
 def test_configurations_that_are_refused(bench, make, change, named):
     config, t = make()
@@ -640,3 +649,73 @@ def test_a_missing_expert_and_rosa_are_refused(bench):
     _, t = tiny.rwkv7()
     code, err = bench.refuse(None, t | {"blocks.0.rosa.emb": np.zeros(3, np.float32)})
     assert code == 4 and "rosa" in err
+
+
+def test_qwen3_next_splits_what_is_grouped_by_key_heads(bench):
+    H, HV, K = 2, 4, 3
+    f = bench.convert(*tiny.qwen3next(H, HV, K))
+    assert f.kv["general.architecture"] == "qwen3next"
+    _, t = tiny.qwen3next(H, HV, K)
+    p = "model.layers.0.linear_attn."
+    rows = t[p + "in_proj_qkvz.weight"].reshape(H, 2 * K + 2 * HV // H * K, D)
+    q, k, v, z = np.split(rows, [K, 2 * K, 2 * K + HV // H * K], axis=1)
+    assert same(f.data["blk.0.attn_qkv.weight"],
+                np.concatenate([x.reshape(-1, D) for x in (q, k, v)]))
+    assert same(f.data["blk.0.attn_gate.weight"], z.reshape(-1, D))
+    assert same(f.data["blk.0.ssm_ba.weight"], t[p + "in_proj_ba.weight"])
+
+
+def test_kimi_linear(bench):
+    config, t = tiny.kimi_linear()
+    f = bench.convert(config, t)
+    arch = "kimi-linear."
+    assert values(f, arch + "attention.", "kv_lora_rank", "key_length_mla", "value_length_mla",
+                  "key_length", "head_count_kv") == [6, 7, 7, 8, [0, 1]]
+    assert values(f, arch, "kda.head_dim", "expert_shared_count", "feed_forward_length") == [3, 1,
+                                                                                            12]
+    kv = t["model.layers.1.self_attn.kv_b_proj.weight"].reshape(2, 12, 6)
+    assert same(f.data["blk.1.attn_k_b.weight"], np.swapaxes(kv[:, :5], 1, 2))
+    assert same(f.data["blk.1.attn_v_b.weight"], kv[:, 5:])
+    assert f.ne["blk.0.ssm_conv1d_q.weight"] == [4, 1, 6] and f.ne["blk.0.ssm_a"] == [1, 2]
+    assert same(f.data["blk.1.ffn_down_exps.weight"][2],
+                t["model.layers.1.block_sparse_moe.experts.2.w2.weight"])
+    # the layout of the release
+    release = {n.replace("0.block_sparse_moe.", "0.mlp."): x for n, x in t.items()}
+    spec = {"kda_layers": [1], "full_attn_layers": [2], "num_heads": 2, "head_dim": 3,
+            "short_conv_kernel_size": 4}
+    config = {k: v for k, v in config.items() if k not in ("layer_types", "mlp_layer_types")}
+    bench.out.unlink()
+    assert same_tensors(f, bench.convert(config | {"linear_attn_config": spec}, release))
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_ling(bench, rank):
+    config, t = tiny.bailingmoe3(RQ=rank)
+    f = bench.convert(config, t)
+    assert f.kv["general.architecture"] == "bailingmoe3"
+    assert values(f, "bailingmoe3.", "kda.gate_lower_bound", "expert_group_count",
+                  "expert_group_used_count", "expert_gating_func") == [-4.0, 2, 1, 2]
+    assert f.kv.get("bailingmoe3.attention.q_lora_rank") == (rank or None)
+    assert ("blk.1.attn_q_b.weight" in f.data) == (rank > 0)
+    a = t["model.layers.0.attention.A_log"]
+    assert np.allclose(f.data["blk.0.ssm_a"].ravel(), np.exp(a), rtol=1e-6)
+    assert f.ne["blk.0.ssm_f_a.weight"] == [D, 6] and f.ne["blk.1.attn_gate.weight"] == [D, 2]
+
+
+def test_a_router_in_the_wrong_layers(bench):
+    config, t = tiny.bailingmoe3()
+    t["model.layers.0.mlp.gate.weight"] = t["model.layers.1.mlp.gate.weight"]
+    del t["model.layers.1.mlp.gate.weight"]
+    code, err = bench.refuse(config, t)
+    assert code == 4 and "layers with a router are [0]" in err
+
+
+def test_limit_of_nemotron(bench):
+    """transformers limits Δ; NVIDIA's own layout has a pattern and no limit."""
+    config, t = tiny.nemotron_h()
+    f = bench.convert(config | {"time_step_min": 0.25}, t)
+    assert f.kv["nemotron_h.dt_min"] == 0.25 and "llama.cpp" in f.kv["lrnn.source"]
+    del config["layers_block_type"]
+    bench.out.unlink()
+    f = bench.convert(config | {"time_step_min": 0.25, "hybrid_override_pattern": "M-*"}, t)
+    assert "nemotron_h.dt_min" not in f.kv

@@ -17,7 +17,7 @@ WORDS = set(re.findall(r"`([^`\s]+)`", TEXT))
 
 SET = re.compile(r'\bset_(?:u32|f32|bool|str|array)\(\s*f?"([^"]+)"')
 IN_A_TABLE = re.compile(r'"(lrnn\.[a-z0-9_.]+)"')          # keys that are set in a loop
-NAMES = {"{arch}": "a", "{m.arch}": "a"}
+NAMES = {"{arch}": "a", "{m.arch}": "a", "{ARCH}": "a"}
 TOKEN_IDS = ("bos", "eos", "unknown", "padding", "eot")
 
 

@@ -373,6 +373,76 @@ def qwen35moe(X=3, F=5, FS=6, fused=False, **sizes):
                      "num_experts_per_tok": 2}, t
 
 
+def qwen3next(H=2, HV=4, K=3, W=4, **sizes):
+    config, t = qwen35moe(H=H, HV=HV, K=K, W=W, **sizes)
+    p = "model.layers.0.linear_attn."
+    t = {n: x for n, x in t.items() if not n.startswith(p + "in_proj")}
+    t |= randoms({p + "in_proj_qkvz.weight": (2 * (H + HV) * K, D),
+                  p + "in_proj_ba.weight": (2 * HV, D)})
+    return config | {"model_type": "qwen3_next", "rope_parameters": {
+        "rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.5}}, t
+
+
+def latent(H, R, A, r, P, output, RQ=0):
+    """Latent attention."""
+    q = ({"q_a_proj.weight": (RQ, D), "q_a_layernorm.weight": (RQ,),
+          "q_b_proj.weight": (H * (A + r), RQ)} if RQ else {"q_proj.weight": (H * (A + r), D)})
+    return {**q, "kv_a_proj_with_mqa.weight": (R + r, D), "kv_a_layernorm.weight": (R,),
+            "kv_b_proj.weight": (H * (A + P), R), output: (D, H * P)}
+
+
+def delta(H, K, W, output):
+    """Kimi delta attention without its gates."""
+    E = H * K
+    return {**projections(E, E, E), **convolutions(W, q=E, k=E, v=E), "b_proj.weight": (H, D),
+            "dt_bias": (E,), "o_norm.weight": (K,), output: (D, E)}
+
+
+def two_layers(embedding, mixer, mixers, mlp, dense, sparse):
+    """A recurrent layer with an MLP, and an attention layer with a mixture."""
+    s = {embedding: (V, D), "model.norm.weight": (D,), "lm_head.weight": (V, D)}
+    for i, parts in enumerate(((mixers[0], dense), (mixers[1], sparse))):
+        s |= with_prefix(f"model.layers.{i}.", {
+            "input_layernorm.weight": (D,), "post_attention_layernorm.weight": (D,),
+            **with_prefix(mixer, parts[0]), **with_prefix(mlp, parts[1])})
+    return randoms(s)
+
+
+def kimi_linear(H=2, K=3, W=4, X=3, F=5):
+    names = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
+    stacked = {n.replace(old, new): x for n, x in experts(X, F).items()
+               for old, new in names.items() if old in n}
+    mlp = {n.removeprefix("mlp."): x for n, x in swiglu(12).items()}
+    shared = {n.removeprefix("mlp."): x for n, x in swiglu(F).items()}
+    kda = {**delta(H, K, W, "o_proj.weight"), "A_log": (1, 1, H, 1), "f_a_proj.weight": (3, D),
+           "f_b_proj.weight": (H * K, 3), "g_a_proj.weight": (4, D), "g_b_proj.weight": (H * K, 4)}
+    t = two_layers("model.embed_tokens.weight", "self_attn.",
+                   (kda, latent(H, 6, 5, 2, 7, "o_proj.weight")), "block_sparse_moe.", mlp,
+                   {**with_prefix("experts.", stacked), "gate.weight": (X, D),
+                    "gate.e_score_correction_bias": (X,), **with_prefix("shared_experts.", shared)})
+    return {"model_type": "kimi_linear", "hidden_size": D, "num_hidden_layers": 2,
+            "layer_types": ["linear_attention", "full_attention"],
+            "mlp_layer_types": ["dense", "sparse"], "num_attention_heads": H, "num_experts": X,
+            "num_experts_per_token": 2, "moe_renormalize": True, "rms_norm_eps": 1e-5,
+            "routed_scaling_factor": 2.446, "tie_word_embeddings": False}, t
+
+
+def bailingmoe3(H=2, K=3, W=4, X=4, F=5, RQ=0):
+    mlp = {n.removeprefix("mlp."): x for n, x in swiglu(12).items()}
+    shared = {n.removeprefix("mlp."): x for n, x in swiglu(F).items()}
+    kda = {**delta(H, K, W, "dense.weight"), "A_log": (H,), "f_proj.weight": (H * K, D),
+           "g_proj.weight": (H * K, D)}
+    mla = {**latent(H, 6, 5, 2, 7, "dense.weight", RQ), "g_proj.weight": (H, D)}
+    t = two_layers("model.word_embeddings.weight", "attention.", (kda, mla), "mlp.", mlp,
+                   {**with_prefix("experts.", experts(X, F)), "gate.weight": (X, D),
+                    "gate.expert_bias": (X,), **with_prefix("shared_experts.", shared)})
+    return {"model_type": "bailing_hybrid", "hidden_size": D, "num_hidden_layers": 2,
+            "layer_types": ["linear_attention", "full_attention"], "first_k_dense_replace": 1,
+            "num_attention_heads": H, "num_experts": X, "num_experts_per_tok": 2, "n_group": 2,
+            "topk_group": 1, "norm_topk_prob": True, "kda_lower_bound": -4.0,
+            "rope_theta": 6e6, "tie_word_embeddings": False}, t
+
+
 def mamba2_mixer(H=4, P=4, G=2, N=3, W=4):
     E = H * P
     C = E + 2 * G * N

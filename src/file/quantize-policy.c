@@ -99,6 +99,7 @@ static const char * const MATRICES[] = {
 static const char * const RECURRENT[] = {
     "ssm_beta",
     "ssm_alpha",
+    "ssm_ba",
     "ssm_f",
     "ssm_f_a",
     "ssm_f_b",

@@ -124,7 +124,7 @@ bool attention_load(struct loader * l, int32_t il, struct layer * layer) {
         w->q_norm = loader_tensor_1d(l, il, "attn_q_norm.weight", TENSOR_F32, all ? q : w->L);
         w->k_norm = loader_tensor_1d(l, il, "attn_k_norm.weight", TENSOR_F32, all ? kv : w->L);
     }
-    layer->cache_size = kv;
+    layer->cache_k = layer->cache_v = kv;
     layer->cache_head = w->L;
     return !l->failed;
 }
@@ -151,33 +151,43 @@ static struct ggml_tensor * prepare(struct graph * g, const struct attention * w
                                 : x;
 }
 
-// Writes the rows of all tokens of the batch, x [HK·L, T], to the caches of their sequences. The
-// graph is expanded at once, so that this happens before any read.
-static void store(struct graph * g, struct ggml_tensor * cache, struct ggml_tensor * x) {
+void attention_store(struct graph * g, struct ggml_tensor * cache, struct ggml_tensor * x) {
     cache = ggml_reshape_2d(g->ctx, cache, cache->ne[0],
-            cache->ne[1] * cache->ne[2]); // [HK·L, n_cache·sequences]
+            cache->ne[1] * cache->ne[2]); // [width, n_cache·sequences]
     ggml_build_forward_expand(g->gf, ggml_set_rows(g->ctx, cache, x, g->inputs->rows));
 }
 
-// The visible rows of the cache of one sequence, [L, visible, HK]
-static struct ggml_tensor * visible(struct graph * g, const struct attention * w,
-        const struct graph_seq * seq, struct ggml_tensor * cache) {
-    return ggml_view_3d(g->ctx, cache, w->L, seq->visible, w->HK, cache->nb[1],
-            ggml_row_size(cache->type, w->L), (size_t) seq->seq * cache->nb[2]);
+// The visible rows of the cache of one sequence, [length, visible, HK]
+static struct ggml_tensor * visible(struct graph * g, const struct graph_seq * seq,
+        struct ggml_tensor * cache, int64_t length, int64_t HK) {
+    return ggml_view_3d(g->ctx, cache, length, seq->visible, HK, cache->nb[1],
+            ggml_row_size(cache->type, length), (size_t) seq->seq * cache->nb[2]);
 }
 
-// The n tokens of one sequence: q [L, H, T] against its cache → [H·L, n]
-static struct ggml_tensor * attend(struct graph * g, const struct attention * w,
-        const struct graph_seq * seq, struct ggml_tensor * mask, struct ggml_tensor * q) {
+// The n tokens of one sequence: q [L, H, T] against its cache → [H·P, n]
+static struct ggml_tensor * attend_seq(struct graph * g, const struct graph_seq * seq,
+        struct ggml_tensor * mask, struct ggml_tensor * q, int64_t HK, int64_t P, float scale) {
     struct ggml_context * c = g->ctx;
-    const int64_t         n = seq->count;
+    const int64_t         L = q->ne[0], H = q->ne[1], n = seq->count;
 
-    q = ggml_view_3d(c, q, w->L, w->H, n, q->nb[1], q->nb[2], (size_t) seq->first * q->nb[2]);
-    struct ggml_tensor * o =
-            ggml_flash_attn_ext(c, ggml_permute(c, q, 0, 2, 1, 3), visible(g, w, seq, g->cache_k),
-                    visible(g, w, seq, g->cache_v), mask, w->scale, 0.0f, 0.0f); // [L, H, n]
+    q = ggml_view_3d(c, q, L, H, n, q->nb[1], q->nb[2], (size_t) seq->first * q->nb[2]);
+    struct ggml_tensor * o = ggml_flash_attn_ext(c, ggml_permute(c, q, 0, 2, 1, 3),
+            visible(g, seq, g->cache_k, L, HK),
+            visible(g, seq, g->cache_v != NULL ? g->cache_v : g->cache_k, P, HK), mask, scale, 0.0f,
+            0.0f); // [P, H, n]
     ggml_prec_set_acc(o, GGML_PREC_F32);
-    return ggml_reshape_2d(c, o, w->H * w->L, n);
+    return ggml_reshape_2d(c, o, H * P, n);
+}
+
+struct ggml_tensor * attention_attend(
+        struct graph * g, struct ggml_tensor * q, int64_t HK, int64_t P, float scale) {
+    struct ggml_tensor * o = NULL; // [H·P, T]
+    for (int32_t i = 0; i < g->n_seqs; ++i) {
+        struct ggml_tensor * part =
+                attend_seq(g, &g->seqs[i], g->inputs->masks[i], q, HK, P, scale);
+        o = o == NULL ? part : ggml_concat(g->ctx, o, part, 1);
+    }
+    return o;
 }
 
 struct ggml_tensor * attention_mix(
@@ -189,14 +199,10 @@ struct ggml_tensor * attention_mix(
     struct ggml_tensor * k =
             prepare(g, w, graph_linear(g, w->k, w->k_b, x), w->k_norm, w->HK); // [L, HK, T]
     struct ggml_tensor * v = graph_linear(g, w->v, w->v_b, x);                 // [HK·L, T]
-    store(g, g->cache_k, ggml_reshape_2d(g->ctx, k, w->HK * w->L, g->n_tokens));
-    store(g, g->cache_v, v);
+    attention_store(g, g->cache_k, ggml_reshape_2d(g->ctx, k, w->HK * w->L, g->n_tokens));
+    attention_store(g, g->cache_v, v);
 
-    struct ggml_tensor * o = NULL; // [H·L, T]
-    for (int32_t i = 0; i < g->n_seqs; ++i) {
-        struct ggml_tensor * part = attend(g, w, &g->seqs[i], g->inputs->masks[i], q);
-        o = o == NULL ? part : ggml_concat(g->ctx, o, part, 1);
-    }
+    struct ggml_tensor * o = attention_attend(g, q, w->HK, w->L, w->scale); // [H·L, T]
     if (w->gated) {
         struct ggml_tensor * z = ggml_cont(g->ctx, head_rows(g, w, qz, w->H, w->L)); // [L, H, T]
         z = ggml_reshape_2d(g->ctx, z, w->H * w->L, g->n_tokens);

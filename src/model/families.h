@@ -19,6 +19,7 @@
 
 // Every family, by its name in lrnn.family. Its file defines family_<name>.
 #define FAMILIES(X)        \
+    X(bailingmoe3)         \
     X(delta_net)           \
     X(falcon_h1)           \
     X(gated_delta_net)     \
@@ -27,11 +28,13 @@
     X(granitehybrid)       \
     X(hgrn2)               \
     X(kda)                 \
+    X(kimi_linear)         \
     X(mamba)               \
     X(mamba2)              \
     X(mlstm)               \
     X(nemotron_h)          \
     X(nemotron_h_moe)      \
+    X(qwen3next)           \
     X(qwen35)              \
     X(qwen35moe)           \
     X(retnet)              \
@@ -69,8 +72,8 @@ struct family {
     // In files of llama.cpp: what layer il has, if layers differ; features of their attention; and
     // the name of the norm before the MLP, NULL: "ffn_norm.weight".
     void (*layer_kind)(struct loader * l, int32_t il, struct layer * layer);
-    int          attention;      // bits of enum attention_feature
-    bool         sigmoid_router; // of mixtures; otherwise softmax
+    int          attention; // bits of enum attention_feature
+    int          router;    // of mixtures: bits of enum router_feature
     const char * ffn_norm;
 };
 
@@ -121,6 +124,11 @@ struct ggml_tensor * mlp_build(struct graph * g, const struct mlp * mlp, struct 
 //
 // moe.c: a mixture of experts, x [D, T] → [D, T]; gated: SwiGLU, otherwise ReLU²
 //
+enum router_feature {             // of files of llama.cpp that do not say it
+    ROUTER_SIGMOID = 1 << 0,      // otherwise softmax
+    ROUTER_UNNORMALIZED = 1 << 1, // the weights of the chosen experts do not add up to 1
+};
+
 struct moe * moe_load(struct loader * l, int32_t il, const struct layer * layer, bool gated);
 struct ggml_tensor * moe_build(struct graph * g, const struct moe * moe, struct ggml_tensor * x);
 
@@ -171,14 +179,17 @@ struct ggml_tensor * activation_build(
 // The gate of (Gated) DeltaNet and DeltaProduct: g = exp(−exp(A_log) softplus(W_α x + dt_bias))
 //
 struct head_gate {
-    struct ggml_tensor * alpha;   // [D, H]
+    struct ggml_tensor * alpha;   // [D, H], NULL: part of another projection
     struct ggml_tensor * a;       // [H]            −exp(A_log)
     struct ggml_tensor * dt_bias; // [H]
 };
 
 void head_gate_load(struct loader * l, int32_t il, int64_t n_head, struct head_gate * gate);
 
-// x [D, T] → [H, T]
+// The same without alpha.
+void head_gate_load_parts(struct loader * l, int32_t il, int64_t n_head, struct head_gate * gate);
+
+// x [D, T], or without alpha W_α x [H, T] → [H, T]
 struct ggml_tensor * head_gate_build(
         struct graph * g, const struct head_gate * gate, struct ggml_tensor * x);
 
@@ -215,9 +226,25 @@ struct ggml_tensor * readout_build_gated(struct graph * g, const struct readout 
 enum attention_feature { // of files of llama.cpp
     ATTENTION_ROPE = 1 << 0,
     ATTENTION_QK_NORM = 1 << 1, // q and k normalized per head
-    ATTENTION_GATE = 1 << 2,    // W_q also has rows for an output gate
+    ATTENTION_GATE = 1 << 2,    // W_q also has rows for an output gate; latent: one for each head
+    ATTENTION_LATENT = 1 << 3,  // mla.c
 };
 
 bool attention_load(struct loader * l, int32_t il, struct layer * layer);
 struct ggml_tensor * attention_mix(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x);
+
+// Writes the rows of all tokens of the batch, x [width, T], to the caches of their sequences. The
+// graph is expanded at once, so that this happens before any read.
+void attention_store(struct graph * g, struct ggml_tensor * cache, struct ggml_tensor * x);
+
+// q [L, H, T] against the caches of the layer, with HK heads of k, of length L, and v, of length P
+// → [H·P, T]
+struct ggml_tensor * attention_attend(
+        struct graph * g, struct ggml_tensor * q, int64_t HK, int64_t P, float scale);
+
+//
+// mla.c: the same with latent rows
+//
+bool mla_load(struct loader * l, int32_t il, struct layer * layer);
+struct ggml_tensor * mla_mix(struct graph * g, const struct layer * layer, struct ggml_tensor * x);

@@ -45,6 +45,18 @@ struct ggml_tensor * graph_linear(
     return b != NULL ? ggml_add(g->ctx, y, b) : y;
 }
 
+struct ggml_tensor * graph_product_heads(
+        struct graph * g, struct ggml_tensor * w, struct ggml_tensor * x) {
+    struct ggml_context * c = g->ctx;
+    const int64_t         out = w->ne[1], H = w->ne[2], T = x->ne[2];
+    if (T <= GRAPH_FEW_TOKENS || g->path == GGML_SCAN_PATH_STEP) { // column by column, as above
+        x = ggml_view_4d(c, x, x->ne[0], 1, H, T, x->nb[1], x->nb[1], x->nb[2], 0);
+        return ggml_reshape_3d(c, ggml_mul_mat(c, w, x), out, H, T);
+    }
+    struct ggml_tensor * y = ggml_mul_mat(c, w, ggml_permute(c, x, 0, 2, 1, 3)); // [out, T, H]
+    return ggml_cont(c, ggml_permute(c, y, 0, 2, 1, 3));
+}
+
 void graph_group(struct graph * g, int n, struct ggml_tensor * const nodes[]) {
     for (int i = 0; i < n && g->n_tokens <= GRAPH_FEW_TOKENS; ++i) {
         ggml_build_forward_expand(g->gf, nodes[i]);

@@ -60,8 +60,8 @@ struct graph {
 
     // of the current layer
     struct ggml_tensor * const * states;  // [n_states], F32 [state_size, slots]
-    struct ggml_tensor *         cache_k; // [cache_size, rows, sequences of the session]
-    struct ggml_tensor *         cache_v;
+    struct ggml_tensor *         cache_k; // [values of a token, rows, sequences of the session]
+    struct ggml_tensor *         cache_v; // NULL: k contains v
 
     struct ggml_tensor * carry; // handed from layer to layer (RWKV-7: v of the first layer)
 
@@ -76,6 +76,10 @@ struct ggml_tensor * graph_product(
 // y = W x (+ b); W [in, out], b [out] or NULL
 struct ggml_tensor * graph_linear(
         struct graph * g, struct ggml_tensor * w, struct ggml_tensor * b, struct ggml_tensor * x);
+
+// The same for every head: W [in, out, H], x [in, H, T], a view → [out, H, T]
+struct ggml_tensor * graph_product_heads(
+        struct graph * g, struct ggml_tensor * w, struct ggml_tensor * x);
 
 // Puts nodes next to each other into the graph, before those that are added later. Threads do not
 // wait between nodes that do not depend on each other, which counts if there are few tokens. With

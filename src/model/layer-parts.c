@@ -66,16 +66,21 @@ struct ggml_tensor * activation_build(
 // Gate per head
 //
 
-void head_gate_load(struct loader * l, int32_t il, int64_t n_head, struct head_gate * gate) {
-    const int64_t D = l->model->n_embd;
-    gate->alpha = loader_tensor_2d(l, il, "ssm_alpha.weight", TENSOR_REQUIRED, D, n_head);
+void head_gate_load_parts(struct loader * l, int32_t il, int64_t n_head, struct head_gate * gate) {
     gate->a = loader_tensor_1d(l, il, "ssm_a", TENSOR_F32 | TENSOR_DECAY, n_head);
     gate->dt_bias = loader_tensor_1d(l, il, "ssm_dt.bias", TENSOR_F32, n_head);
 }
 
+void head_gate_load(struct loader * l, int32_t il, int64_t n_head, struct head_gate * gate) {
+    const int64_t D = l->model->n_embd;
+    gate->alpha = loader_tensor_2d(l, il, "ssm_alpha.weight", TENSOR_REQUIRED, D, n_head);
+    head_gate_load_parts(l, il, n_head, gate);
+}
+
 struct ggml_tensor * head_gate_build(
         struct graph * g, const struct head_gate * gate, struct ggml_tensor * x) {
-    x = ggml_softplus(g->ctx, graph_linear(g, gate->alpha, gate->dt_bias, x)); // [H, T]
+    x = gate->alpha != NULL ? graph_product(g, gate->alpha, x) : x; // [H, T]
+    x = ggml_softplus(g->ctx, ggml_add(g->ctx, x, gate->dt_bias));
     return ggml_exp(g->ctx, ggml_mul(g->ctx, x, gate->a));
 }
 

@@ -118,6 +118,10 @@ static bool shell_load(struct loader * l, int32_t il, struct layer * layer) {
     return mlp_load(l, il, layer, &shell->mlp);
 }
 
+static bool is_latent(const struct lrnn_model * model) {
+    return model->family->attention & ATTENTION_LATENT;
+}
+
 bool layer_load(struct loader * l, int32_t il, struct layer * layer) {
     const struct family * mixer = family_mixer(l->model->family);
     if ((!layer->recurrent || mixer->mix != NULL) && !shell_load(l, il, layer)) {
@@ -129,7 +133,10 @@ bool layer_load(struct loader * l, int32_t il, struct layer * layer) {
             return false;
         }
     }
-    return !layer->attention || attention_load(l, il, layer);
+    if (!layer->attention) {
+        return true;
+    }
+    return is_latent(l->model) ? mla_load(l, il, layer) : attention_load(l, il, layer);
 }
 
 //
@@ -148,7 +155,8 @@ static struct ggml_tensor * mix(
     if (!layer->attention) {
         return recurrent(g, layer, x);
     }
-    struct ggml_tensor * y = attention_mix(g, layer, x);
+    struct ggml_tensor * y =
+            is_latent(g->model) ? mla_mix(g, layer, x) : attention_mix(g, layer, x);
     return layer->recurrent ? ggml_add(g->ctx, recurrent(g, layer, x), y) : y;
 }
 

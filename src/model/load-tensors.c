@@ -52,6 +52,29 @@ static bool check_numbers(struct loader * l, const struct model_tensor * t, int 
                                          : "");
 }
 
+// Whether a tensor with the dimensions ne of the file has the expected shape, which replaces ne.
+// Dimensions of 1 do not count: llama.cpp writes {W, 1, C} for {W, C} and {1, H} for {H}.
+static bool fit_shape(int64_t ne[GGML_MAX_DIMS], int n_dims, const int64_t * expected) {
+    int64_t shape[GGML_MAX_DIMS] = { 1, 1, 1, 1 };
+    int     at = 0; // in ne
+    for (int i = 0; i < n_dims; ++i) {
+        while (at < GGML_MAX_DIMS && ne[at] == 1 && expected[i] > 1) {
+            ++at;
+        }
+        const int64_t found = at < GGML_MAX_DIMS ? ne[at] : 1;
+        shape[i] = expected[i] == 1 ? 1 : found;
+        if (expected[i] > 1 && found != expected[i]) {
+            return false;
+        }
+        at += expected[i] != 1 || found == 1;
+    }
+    while (at < GGML_MAX_DIMS && ne[at] == 1) {
+        ++at;
+    }
+    memcpy(ne, shape, sizeof(shape));
+    return at == GGML_MAX_DIMS;
+}
+
 struct ggml_tensor * loader_tensor_nd(struct loader * l, int32_t il, const char * name, int need,
         int n_dims, const int64_t * ne) {
     if (l->failed) {
@@ -70,11 +93,9 @@ struct ggml_tensor * loader_tensor_nd(struct loader * l, int32_t il, const char 
         }
         return NULL;
     }
-    bool fits = true;
-    for (int i = 0; i < GGML_MAX_DIMS; ++i) {
-        fits = fits && (i < n_dims ? ne[i] == 0 || t->ne[i] == ne[i] : t->ne[i] == 1);
-    }
-    if (!fits) {
+    int64_t shape[GGML_MAX_DIMS];
+    memcpy(shape, t->ne, sizeof(shape));
+    if (!fit_shape(shape, n_dims, ne)) {
         char found[96], wanted[96];
         shape_text(t->n_dims, t->ne, false, found, sizeof(found));
         shape_text(n_dims, ne, true, wanted, sizeof(wanted));
@@ -84,7 +105,7 @@ struct ggml_tensor * loader_tensor_nd(struct loader * l, int32_t il, const char 
     if (!check_numbers(l, t, need)) {
         return NULL;
     }
-    return weights_add(l, l->device, full, n_dims);
+    return weights_add(l, l->device, full, n_dims, shape);
 }
 
 struct ggml_tensor * loader_tensor_1d(

@@ -183,7 +183,8 @@ static bool fill_info(struct loader * l) {
         layers[il] = "FRAB"[layer->recurrent + 2 * layer->attention];
         model->info.n_layer_attention += layer->attention;
         model->info.n_layer_recurrent += layer->recurrent;
-        model->info.cache_bytes += 2 * layer->cache_size * (int64_t) sizeof(ggml_fp16_t);
+        model->info.cache_bytes +=
+                (layer->cache_k + layer->cache_v) * (int64_t) sizeof(ggml_fp16_t);
         for (int32_t i = 0; i < layer->n_states; ++i) {
             model->info.state_bytes += layer->state_size[i] * (int64_t) sizeof(float);
         }

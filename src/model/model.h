@@ -7,7 +7,6 @@
 #include "ggml-backend.h"
 #include "ggml.h"
 
-struct attention;
 struct family;
 struct shell;
 struct loader;
@@ -35,14 +34,14 @@ struct layer {
     int64_t  n_ff;   // F, 0: none
     int32_t  device; // of its weights; also of its states, if the device has the ops
 
-    void *             weights;           // of the recurrent mixer, a struct of its family
-    struct attention * attention_weights; // NULL: no attention
-    struct shell *     shell;             // norms and MLP; NULL if they are part of weights
+    void *         weights;           // of the recurrent mixer, a struct of its family
+    void *         attention_weights; // of attention.c or mla.c; NULL: no attention
+    struct shell * shell;             // norms and MLP; NULL if they are part of weights
 
     int32_t n_states;
     int64_t state_size[LAYER_STATES_MAX]; // floats of one slot
-    int64_t cache_size;                   // values of one token, for k as for v
-    int64_t cache_head;                   // values of one head
+    int64_t cache_k, cache_v;             // values of one token; v 0: k contains it
+    int64_t cache_head;                   // values of one head, or a divisor of both lengths
 };
 
 struct lrnn_model {

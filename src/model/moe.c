@@ -56,11 +56,12 @@ static void load_keys(struct loader * l, int32_t il, struct moe * w) {
         }
     }
     enum { GATING_SOFTMAX = 1, GATING_SIGMOID = 2 };
-    const bool sigmoid = l->model->family->sigmoid_router;
+    const int router = l->model->family->router;
     w->sigmoid =
             loader_int_or(l, loader_key(l, "expert_gating_func"), GATING_SOFTMAX, GATING_SIGMOID,
-                    sigmoid ? GATING_SIGMOID : GATING_SOFTMAX) == GATING_SIGMOID;
-    w->normalized = loader_bool_or(l, loader_key(l, "expert_weights_norm"), !sigmoid);
+                    router & ROUTER_SIGMOID ? GATING_SIGMOID : GATING_SOFTMAX) == GATING_SIGMOID;
+    w->normalized = loader_bool_or(
+            l, loader_key(l, "expert_weights_norm"), !(router & ROUTER_UNNORMALIZED));
     w->scale = loader_float_or(l, loader_key(l, "expert_weights_scale"), 0.0f, 1e6f, 0.0f);
 }
 
@@ -74,8 +75,9 @@ struct moe * moe_load(struct loader * l, int32_t il, const struct layer * layer,
     const int64_t X = w->X;
     const int64_t F = loader_int_at(l, loader_key(l, "expert_feed_forward_length"), (size_t) il, 1,
             1 << 24, layer->n_ff > 0 ? layer->n_ff : 0);
-    const int64_t FS =
-            loader_int_or(l, loader_key(l, "expert_shared_feed_forward_length"), 0, 1 << 24, 0);
+    const int64_t n_shared = loader_int_or(l, loader_key(l, "expert_shared_count"), 0, 1024, 0);
+    const int64_t FS = loader_int_or(
+            l, loader_key(l, "expert_shared_feed_forward_length"), 0, 1 << 24, n_shared * F);
     const int64_t in[3] = { D, F, X }, both[3] = { D, 2 * F, X }, out[3] = { F, D, X };
 
     w->router = loader_tensor_2d(l, il, "ffn_gate_inp.weight", TENSOR_F32, D, X);

@@ -38,5 +38,5 @@ const struct family family_nemotron_h_moe = {
     .llama_cpp = "nemotron_h_moe",
     .mixer = &family_mamba2,
     .layer_kind = layer_kind,
-    .sigmoid_router = true,
+    .router = ROUTER_SIGMOID | ROUTER_UNNORMALIZED,
 };

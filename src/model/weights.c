@@ -35,11 +35,11 @@ bool weights_open(struct loader * l) {
     return true;
 }
 
-struct ggml_tensor * weights_add(struct loader * l, int32_t device, const char * name, int n_dims) {
+struct ggml_tensor * weights_add(
+        struct loader * l, int32_t device, const char * name, int n_dims, const int64_t * ne) {
     struct lrnn_model *         model = l->model;
     const struct model_tensor * t = model_file_find_tensor(model->file, name);
-    struct ggml_tensor *        tensor =
-            ggml_new_tensor(model->devices[device].ctx, t->type, n_dims, t->ne);
+    struct ggml_tensor * tensor = ggml_new_tensor(model->devices[device].ctx, t->type, n_dims, ne);
     ggml_set_name(tensor, name);
     if (device == 0) {
         ggml_backend_buffer_t buffer = model->devices[0].buffer;

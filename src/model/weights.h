@@ -10,7 +10,8 @@ bool weights_open(struct loader * l);
 
 // Adds a tensor of the file to a device. Its data is available at once on the CPU, and after
 // weights_fetch elsewhere.
-struct ggml_tensor * weights_add(struct loader * l, int32_t device, const char * name, int n_dims);
+struct ggml_tensor * weights_add(
+        struct loader * l, int32_t device, const char * name, int n_dims, const int64_t * ne);
 
 // Copies weights to their devices, and those of the CPU to huge pages, unless params forbid it or
 // memory is short. If params->progress is set, also prefetches weights that stay mapped.

@@ -249,12 +249,14 @@ static bool rope_ok(const struct ggml_tensor * op) {
     return ok;
 }
 
-// o [L, H, n] = attention of q [L, n, H] to k and v [L, rows, HK], with mask F16 [rows, n]
+// o [P, H, n] = attention of q [L, n, H] to k [L, rows, HK] and v [P, rows, HK], with mask F16
+// [rows, n]
 static bool flash_attn_ok(const struct ggml_tensor * op) {
     const struct ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2], *mask = op->src[3];
     return is_f32_rows(q) && q->ne[3] == 1 && is_cache_format(k->type) && is_matrix(k) &&
-           v->type == k->type && is_matrix(v) && k->ne[0] == q->ne[0] && same_shape(v, k) &&
-           repeats(q, k, 2) && mask->type == GGML_TYPE_F16 && ggml_is_contiguous(mask) &&
+           v->type == k->type && is_matrix(v) && k->ne[0] == q->ne[0] &&
+           shape_is(v, v->ne[0], k->ne[1], k->ne[2], k->ne[3]) && repeats(q, k, 2) &&
+           mask->type == GGML_TYPE_F16 && ggml_is_contiguous(mask) &&
            shape_is(mask, k->ne[1], q->ne[1], 1, 1) &&
            shape_is(op, v->ne[0], q->ne[2], q->ne[1], 1) && isfinite(param_f32(op, 0)) &&
            param_f32(op, 1) == 0.0f && param_f32(op, 2) == 0.0f && // ALiBi, soft cap

@@ -31,9 +31,9 @@ static int64_t ring(const struct states * s) {
 }
 
 static struct ggml_tensor * declare_cache(const struct states * s, struct ggml_context * ctx,
-        const struct layer * layer, const char * name, int32_t il) {
-    struct ggml_tensor * cache = ggml_new_tensor_3d(ctx, s->size.cache_format, layer->cache_size,
-            cache_round_up(s->size.n_cache), s->size.n_seqs);
+        int64_t size, const char * name, int32_t il) {
+    struct ggml_tensor * cache = ggml_new_tensor_3d(
+            ctx, s->size.cache_format, size, cache_round_up(s->size.n_cache), s->size.n_seqs);
     ggml_format_name(cache, "cache %s %d", name, il);
     return cache;
 }
@@ -46,8 +46,10 @@ static void declare_layer(struct states * s, const struct layer * layer, int32_t
         ggml_format_name(s->state[il][i], "state %d.%d", il, i);
     }
     if (layer->attention) {
-        s->cache_k[il] = declare_cache(s, s->ctx[layer->device], layer, "k", il);
-        s->cache_v[il] = declare_cache(s, s->ctx[layer->device], layer, "v", il);
+        s->cache_k[il] = declare_cache(s, s->ctx[layer->device], layer->cache_k, "k", il);
+    }
+    if (layer->cache_v > 0) {
+        s->cache_v[il] = declare_cache(s, s->ctx[layer->device], layer->cache_v, "v", il);
     }
 }
 
@@ -76,7 +78,8 @@ bool states_declare(struct states * s, const struct lrnn_model * model,
 static int64_t cache_bytes(const struct states * s, const struct lrnn_model * model) {
     int64_t n = 0;
     for (int32_t il = 0; il < model->n_layer; ++il) {
-        n += 2 * (int64_t) ggml_row_size(s->size.cache_format, model->layers[il].cache_size);
+        const struct layer * layer = &model->layers[il];
+        n += (int64_t) ggml_row_size(s->size.cache_format, layer->cache_k + layer->cache_v);
     }
     return n;
 }

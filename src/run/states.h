@@ -31,8 +31,8 @@ struct states_size {
 struct states {
     struct states_size size;
     struct ggml_tensor * (*state)[LAYER_STATES_MAX]; // [n_layer], F32 [state_size, slots]
-    struct ggml_tensor ** cache_k; // [n_layer], [cache_size, rows, n_seqs]; NULL: recurrent
-    struct ggml_tensor ** cache_v;
+    struct ggml_tensor ** cache_k; // [n_layer], [values, rows, n_seqs]; NULL: no attention
+    struct ggml_tensor ** cache_v; // NULL: also if k contains v
 
     struct ggml_context * ctx[DEVICES_MAX];
     ggml_backend_buffer_t buffer[DEVICES_MAX];

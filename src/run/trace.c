@@ -301,24 +301,27 @@ static void send(struct trace * t, const struct traced_node * node) {
     }
 }
 
-// The product of a mixture: an event for each expert with the inputs that it got. Slot i of token t
-// is computed by expert ids[i, t]; x is [width, n, T], n the number of slots, or 1 for all of them.
-static void send_experts(struct trace * t, const struct traced_node * node) {
+// A product with several matrices: an event for each with the inputs that it got. In a mixture,
+// slot i of token t is computed by expert ids[i, t]; x is [width, n, T], n the number of slots, or
+// 1 for all of them. In a product for each head, x is [width, n, H, m].
+static void send_matrices(struct trace * t, const struct traced_node * node) {
     const struct ggml_tensor * x = node->op->src[1];
-    const struct ggml_tensor * ids = node->op->src[2];
-    const int64_t              width = x->ne[0], k = ids->ne[0], n_tokens = ids->ne[1];
+    const struct ggml_tensor * ids = node->op->src[2]; // NULL: heads
+    const int64_t              width = x->ne[0], k = ids != NULL ? ids->ne[0] : 1;
+    const int64_t              n_slots = ids != NULL ? ggml_nelements(ids) : ggml_nrows(x);
     const float *              from = values(t, x, 0);
-    const int32_t *            chosen = (const int32_t *) (const void *) values(t, ids, 1);
-    float * rows = room(&t->copies[2], (size_t) (width * n_tokens * k) * sizeof(float));
-    if (from == NULL || chosen == NULL || rows == NULL) {
+    const int32_t *            chosen =
+            ids != NULL ? (const int32_t *) (const void *) values(t, ids, 1) : NULL;
+    float * rows = room(&t->copies[2], (size_t) (width * n_slots) * sizeof(float));
+    if (from == NULL || (ids != NULL && chosen == NULL) || rows == NULL) {
         t->problem = LRNN_ERROR_NO_MEMORY;
         return;
     }
     for (int64_t e = 0; e < node->weight->ne[2] && t->problem == LRNN_ERROR_NONE; ++e) {
         int64_t n = 0;
-        for (int64_t i = 0; i < n_tokens * k; ++i) {
-            if (chosen[i] == e) {
-                const int64_t row = i / k * x->ne[1] + i % k % x->ne[1];
+        for (int64_t i = 0; i < n_slots; ++i) {
+            if (e == (ids != NULL ? chosen[i] : i / x->ne[1] % x->ne[2])) {
+                const int64_t row = ids != NULL ? i / k * x->ne[1] + i % k % x->ne[1] : i;
                 memcpy(rows + n++ * width, from + row * width, (size_t) width * sizeof(float));
             }
         }
@@ -345,7 +348,8 @@ bool trace_node(struct ggml_tensor * node, bool ask, void * user) {
     }
     if (!ask) {
         const struct traced_node * traced = &t->nodes[t->next++];
-        (node->op == GGML_OP_MUL_MAT_ID ? send_experts : send)(t, traced);
+        const bool                 several = traced->weight != NULL && node->src[0]->ne[2] > 1;
+        (several ? send_matrices : send)(t, traced);
     }
     return t->problem == LRNN_ERROR_NONE;
 }

@@ -114,6 +114,22 @@ def with_layer_norms(model, eps: float):
     return model
 
 
+def with_compressed_q(model, rank: int):
+    """Replaces the projection of q of Ling by two with a norm between them, as in its smallest
+    release. transformers has this form in Kimi-Linear only."""
+    module = importlib.import_module("transformers.models.bailing_hybrid.modeling_bailing_hybrid")
+    for layer in model.model.layers:
+        a = layer.self_attn
+        if hasattr(a, "kv_a_layernorm"):
+            rows, width = a.q_proj.weight.shape
+            del a.q_proj
+            a.q_a_proj = torch.nn.Linear(width, rank, bias=False)
+            a.q_a_layernorm = module.BailingHybridRMSNorm(rank)
+            a.q_b_proj = torch.nn.Linear(rank, rows, bias=False)
+            a.q_proj = lambda x, a=a: a.q_b_proj(a.q_a_layernorm(a.q_a_proj(x)))
+    return model
+
+
 @contextlib.contextmanager
 def signed_mamba():
     """Replaces the gate exp(Δ A), the only exp of four dimensions in transformers' Mamba, by its
@@ -195,12 +211,12 @@ def draw_all(model, seed: int) -> None:
             shape = tuple(p.shape)
             value = draw(name, shape, tied, lambda: rng.standard_normal(shape),
                          lambda low, high: rng.uniform(low, high, shape))
-            if (model.config.model_type in ("qwen3_5_text", "qwen3_5_moe_text")
+            if (model.config.model_type in ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
                     and name.endswith("norm.weight") and "linear_attn" not in name):
                 value = value - 1.0        # its norms multiply by 1 + w
             p.copy_(torch.from_numpy(np.asarray(value)).to(p.dtype))
         for name, b in model.named_buffers():
-            if name.endswith("e_score_correction_bias"):
+            if name.endswith(("e_score_correction_bias", "expert_bias")):
                 b.copy_(torch.from_numpy(rng.uniform(-0.25, 0.25, tuple(b.shape))))
 
 
@@ -243,10 +259,17 @@ GRANITE = ATTENTION | dict(
     mamba_d_head=16, mamba_d_state=8, mamba_n_groups=1, embedding_multiplier=1.5,
     logits_scaling=0.8, residual_multiplier=0.4, attention_multiplier=0.7,
     position_embedding_type="nope", tie_word_embeddings=True)
-# Only transformers has a lower limit of Δ, and only in calls of several tokens.
 NEMOTRON = ATTENTION | dict(
     intermediate_size=12, layer_norm_epsilon=1e-2, head_dim=6, mamba_num_heads=4, mamba_head_dim=12,
-    n_groups=2, ssm_state_size=8, time_step_min=1e-30)
+    n_groups=2, ssm_state_size=8, time_step_min=0.1)
+# qk_nope_head_dim, qk_rope_head_dim and v_head_dim differ, so that no mix-up is hidden
+LATENT = dict(
+    intermediate_size=12, num_attention_heads=2, num_key_value_heads=2, kv_lora_rank=10,
+    qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=8, num_experts=4, num_experts_per_token=2,
+    moe_intermediate_size=8, max_position_embeddings=512, bos_token_id=1, eos_token_id=2,
+    pad_token_id=0, layer_types=["linear_attention", "full_attention"], tie_word_embeddings=False)
+LING = LATENT | dict(head_dim=8, num_experts=6, n_group=3, topk_group=2, first_k_dense_replace=1,
+                     num_mtp_layers=0, rms_norm_eps=1e-2)
 FALCON_H1 = ATTENTION | dict(
     intermediate_size=12, rms_norm_eps=1e-2, head_dim=6, mamba_d_ssm=48, mamba_n_heads=4,
     mamba_d_head=12, mamba_d_state=8, mamba_n_groups=2, mamba_norm_before_gate=False,
@@ -296,6 +319,14 @@ MODELS = {
     "qwen35moe": lambda: from_transformers(
         "Qwen3_5Moe", **(QWEN35 | dict(num_hidden_layers=2)), **QWEN_EXPERTS,
         layer_types=["linear_attention", "full_attention"]),
+    "qwen3next": lambda: from_transformers(
+        "Qwen3Next", **(QWEN35 | dict(num_hidden_layers=2, rope_parameters=dict(
+            rope_theta=10000.0, rope_type="default", partial_rotary_factor=0.5))),
+        **QWEN_EXPERTS, layer_types=["linear_attention", "full_attention"]),
+    "kimi_linear": lambda: from_transformers(
+        "KimiLinear", **LATENT, linear_head_dim=8, linear_num_heads=2, rms_norm_eps=1e-2),
+    "bailingmoe3": lambda: from_transformers("BailingHybrid", **LING),
+    "bailingmoe3_q": lambda: with_compressed_q(from_transformers("BailingHybrid", **LING), 6),
     "falcon_h1": lambda: from_transformers(
         "FalconH1", **FALCON_H1, mamba_rms_norm=False, tie_word_embeddings=True),
     "falcon_h1_norm": lambda: from_transformers(
@@ -350,11 +381,11 @@ OPTIONS = {"mamba_neg": SIGNED_OPTION}
 # Offsets of seeds. Without them, the key or output of a head nearly vanishes for some token, and
 # rounding alone moves the logits or an input of a matrix by more than 1e-5, or matrices in BF16 the
 # logits by an NMSE of 5e-4.
-REDRAWN = {"delta_net_neg_noconv_gate": 1, "nemotron_h_moe": 20, "qwen35": 1}
+REDRAWN = {"bailingmoe3": 10, "delta_net_neg_noconv_gate": 1, "nemotron_h_moe": 20, "qwen35": 1}
 
 # Drawn again until no choice of an expert is close: quantized weights must be an approximation of
 # the model. The other mixtures are so with their first seed.
-CLEAR_CHOICES = ("nemotron_h_moe",)
+CLEAR_CHOICES = ("nemotron_h_moe", "qwen3next", "kimi_linear", "bailingmoe3", "bailingmoe3_q")
 CLOSE_NMSE = 1e-3
 
 

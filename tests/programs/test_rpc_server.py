@@ -656,7 +656,7 @@ def test_bad_graphs(lrnn, spawn, ops):
 # Every kind of op: Householder scan, several factors, signed-gate scan, rank one, attention,
 # experts.
 @pytest.mark.parametrize("model", ["delta_net_neg", "gated_deltaproduct2_neg", "mamba_neg", "rwkv7",
-                                   "olmo_hybrid", "nemotron_h_moe", "qwen35moe"])
+                                   "olmo_hybrid", "nemotron_h_moe", "qwen35moe", "bailingmoe3_q"])
 def test_same_bytes(lrnn, spawn, model):
     remote = on_servers(spawn.server("--weight-cache", lrnn.work / "cache"), spawn.server())
     path = lrnn.golden / f"{model}.gguf"

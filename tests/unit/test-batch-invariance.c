@@ -242,6 +242,12 @@ static const struct {
     { "ssm.state_size", LENGTH },
     { "ssm.inner_size", 4 * LENGTH },
     { "wkv.head_size", LENGTH },
+    { "kda.head_dim", LENGTH },
+    { "attention.q_lora_rank", LENGTH },
+    { "attention.kv_lora_rank", 2 * LENGTH },
+    { "attention.key_length_mla", 3 * LENGTH },
+    { "attention.value_length_mla", LENGTH },
+    { "rope.dimension_count", LENGTH },
 };
 
 // True for operands of matrix products. The other two-dimensional tensors must be F32.
@@ -326,8 +332,8 @@ static struct lrnn_model * widen(struct model_edit * e, struct lrnn_error * err)
 // Quantizes all matrices, or those of the default policy, which keeps gates, β and low ranks in
 // F32. Rows that are not whole blocks become F16.
 static struct lrnn_model * quantize(struct model_edit * e, bool all, struct lrnn_error * err) {
-    static const char * const kept[] = { "ssm_beta", "ssm_alpha", "ssm_f_", "ssm_g_", "time_mix_",
-        "ssm_dt", "ssm_x", "igate", "fgate" };
+    static const char * const kept[] = { "ssm_beta", "ssm_alpha", "ssm_ba", "ssm_f_", "ssm_g_",
+        "time_mix_", "ssm_dt", "ssm_x", "igate", "fgate" };
     for (int64_t i = 0; i < e->n_tensors; ++i) {
         const struct ggml_tensor * x = e->tensors[i];
         bool                       keep = !is_matrix(x) || x->type != GGML_TYPE_F32;

@@ -3,7 +3,7 @@
 A module of a family, or of one more layout of its checkpoints, defines
 
     FAMILY                   its name and eigenvalue range
-    MIXTURE                  optional, the same of its models with a mixture of experts
+    ALSO                     optional, further families that it writes
     MODEL_TYPES              model_type of config.json -> function that converts such a checkpoint
     recognize(checkpoint)    optional, for layouts without a model_type: that function, or None
 
@@ -13,16 +13,16 @@ and contains names, shapes and transformations of the tensors, with the reason f
 from ..checkpoint import Checkpoint
 from ..errors import ModelError, shown
 from ..model import Model
-from . import (delta_net, falcon_h1, gated_delta_net, gated_delta_product, gla, granitehybrid,
-               hgrn2, kda, mamba, mamba2, mlstm, nemotron_h, olmo_hybrid, qwen35, retnet, rwkv6,
-               rwkv7, transformer)
+from . import (bailingmoe3, delta_net, falcon_h1, gated_delta_net, gated_delta_product, gla,
+               granitehybrid, hgrn2, kda, kimi_linear, mamba, mamba2, mlstm, nemotron_h,
+               olmo_hybrid, qwen35, retnet, rwkv6, rwkv7, transformer)
 
-MODULES = (delta_net, gated_delta_net, olmo_hybrid, qwen35, gated_delta_product, kda, mamba, mamba2,
-           granitehybrid, nemotron_h, falcon_h1, gla, retnet, hgrn2, rwkv6, rwkv7, mlstm,
-           transformer)
+MODULES = (delta_net, gated_delta_net, olmo_hybrid, qwen35, gated_delta_product, kda, kimi_linear,
+           bailingmoe3, mamba, mamba2, granitehybrid, nemotron_h, falcon_h1, gla, retnet, hgrn2,
+           rwkv6, rwkv7, mlstm, transformer)
 
 FAMILIES = {family.name: family for module in MODULES
-            for family in (module.FAMILY, getattr(module, "MIXTURE", module.FAMILY))}
+            for family in (module.FAMILY, *getattr(module, "ALSO", ()))}
 
 BY_MODEL_TYPE = {kind: convert
                  for module in MODULES for kind, convert in module.MODEL_TYPES.items()}

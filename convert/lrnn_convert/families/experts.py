@@ -23,7 +23,8 @@ def expert_width(m: Model, src: str) -> int:
     return m.shape(fused, 3)[2] if m.has(fused) else m.shape(src + "0.down_proj.weight", 2)[1]
 
 
-def write_experts(m: Model, dst: str, src: str, X: int, D: int, F: int, gated: bool) -> None:
+def write_experts(m: Model, dst: str, src: str, X: int, D: int, F: int, gated: bool,
+                  names: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj")) -> None:
     """From `src`E.{gate,up,down}_proj.weight, or from `src`gate_up_proj and `src`down_proj."""
     if m.has(src + "gate_up_proj"):
         m.rows(dst, src, [
@@ -33,9 +34,9 @@ def write_experts(m: Model, dst: str, src: str, X: int, D: int, F: int, gated: b
         ])
         return
     if gated:
-        _stacked(m, dst + "ffn_gate_exps.weight", src, "gate_proj", X, (F, D))
-    _stacked(m, dst + "ffn_up_exps.weight", src, "up_proj", X, (F, D))
-    _stacked(m, dst + "ffn_down_exps.weight", src, "down_proj", X, (D, F))
+        _stacked(m, dst + "ffn_gate_exps.weight", src, names[0], X, (F, D))
+    _stacked(m, dst + "ffn_up_exps.weight", src, names[1], X, (F, D))
+    _stacked(m, dst + "ffn_down_exps.weight", src, names[2], X, (D, F))
 
 
 def write_shared(m: Model, dst: str, src: str, D: int, F: int, gated: bool) -> None:
@@ -58,11 +59,12 @@ def write_expert_keys(m: Model, arch: str, X: int, k: int, F: int, shared: int) 
     m.fact("experts", f"{k} of {X}, width {F}" + (f", shared {shared}" if shared else ""))
 
 
-def write_group_keys(m: Model, arch: str, X: int, k: int) -> None:
+def write_group_keys(m: Model, arch: str, X: int, k: int, groups: str = "n_group",
+                     defaults: tuple[int, int] = (1, 1)) -> None:
     """Experts in groups, of which only the best are used."""
-    n, used = m.count("n_group", 1), m.count("topk_group", 1)
+    n, used = m.count(groups, defaults[0]), m.count("topk_group", defaults[1])
     if X % n or used > n or used < n and (X // n < 2 or X // n * used < k):
-        raise ModelError(f"config.json: n_group is {n} and topk_group {used}; expected groups of "
+        raise ModelError(f"config.json: {groups} is {n} and topk_group {used}; expected groups of "
                          f"at least 2 of {X} experts, and {k} in those that are used")
     if n > 1:
         m.set_u32(f"{arch}.expert_group_count", n)

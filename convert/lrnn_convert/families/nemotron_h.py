@@ -19,6 +19,7 @@ from .llama_cpp import HybridAttention, read_kinds, refuse_one_kind, write_commo
 
 FAMILY = Family("nemotron_h", Range.UNSIGNED)
 MIXTURE = Family("nemotron_h_moe", Range.UNSIGNED)
+ALSO = (MIXTURE,)
 
 KEYS = """
     attention_bias attention_head_dim chunk_size conv_kernel expand head_dim hybrid_override_pattern
@@ -112,6 +113,11 @@ def convert(checkpoint: Checkpoint, option: str) -> Model:
     arch = m.family.name
     write_common(m, arch, layers, D, V, max(lengths))
     mamba2.write_keys(m, arch, s)
+    if m.get("hybrid_override_pattern") is None:
+        # a checkpoint of transformers, which limits Δ in training; NVIDIA's own code does not
+        m.set_f32(f"{arch}.dt_min", m.number("time_step_min", 1e-3))
+        m.notes.append(f"Δ is at least time_step_min = {m.number('time_step_min', 1e-3):g}, as in "
+                       "transformers; llama.cpp does not limit it")
     a.write_keys(m, arch, [kind == "attention" for kind in kinds])
     m.set_array(f"{arch}.feed_forward_length", "i32", lengths)
     m.set_f32(f"{arch}.attention.layer_norm_epsilon", eps)

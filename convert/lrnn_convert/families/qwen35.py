@@ -1,9 +1,10 @@
 """Qwen3.5 (transformers `qwen3_5_text` and `qwen3_5_moe_text`, and the text part of `qwen3_5` and
-`qwen3_5_moe`): Gated DeltaNet layers, every fourth layer gated attention; with an MLP or with a
-mixture of experts.
+`qwen3_5_moe`) and Qwen3-Next (`qwen3_next`): Gated DeltaNet layers, every fourth layer gated
+attention; with an MLP or with a mixture of experts.
 
-The file has llama.cpp's architecture qwen35 or qwen35moe and its order of value heads: head r of
-key head k is value head r·H + k there, and k·(HV/H) + r in the checkpoint.
+The file has llama.cpp's architecture qwen35, qwen35moe or qwen3next. In the first two it has
+llama.cpp's order of value heads: head r of key head k is value head r·H + k there, and k·(HV/H) + r
+in the checkpoint.
 """
 
 from collections.abc import Callable
@@ -26,6 +27,8 @@ from .transformer import read_trained_length
 
 FAMILY = Family("qwen35", Range.UNSIGNED)
 MIXTURE = Family("qwen35moe", Range.UNSIGNED)
+NEXT = Family("qwen3next", Range.UNSIGNED)
+ALSO = (MIXTURE, NEXT)
 
 KEYS = """
     hidden_act rms_norm_eps num_attention_heads num_key_value_heads head_dim attention_bias
@@ -34,6 +37,7 @@ KEYS = """
     linear_value_head_dim linear_num_key_heads linear_num_value_heads mtp_num_hidden_layers
     mtp_use_dedicated_embeddings mamba_ssm_dtype moe_intermediate_size num_experts
     num_experts_per_tok output_router_logits router_aux_loss_coef shared_expert_intermediate_size
+    norm_topk_prob decoder_sparse_step mlp_only_layers
 """
 ROPE_KEYS = ("rope_type", "rope_theta", "partial_rotary_factor", "mrope_section",
              "mrope_interleaved")
@@ -120,6 +124,37 @@ def _recurrent_layer(m: Model, dst: str, src: str, D: int, H: int, HV: int, K: i
     ])
 
 
+def _part(H: int, sizes: list[int], *parts: int) -> Transform:
+    """Parts of a matrix that has, for each of H key heads, parts of these numbers of rows: each of
+    them for all heads, one after the other."""
+    ends = np.cumsum(sizes)
+
+    def apply(a: list[np.ndarray]) -> np.ndarray:
+        x = a[0].reshape(H, ends[-1], -1)
+        return np.concatenate([x[:, ends[i] - sizes[i]:ends[i]].reshape(H * sizes[i], -1)
+                               for i in parts])
+
+    return Transform(lambda s: (H * sum(sizes[i] for i in parts), s[0][1]), apply)
+
+
+def _next_layer(m: Model, dst: str, src: str, D: int, H: int, HV: int, K: int, W: int) -> None:
+    """A recurrent layer of Qwen3-Next: q, k, v and z of a key head are neighbors, and so are its b
+    and a, also in the file."""
+    E, qk = HV * K, 2 * H * K
+    qkvz = ("in_proj_qkvz.weight", (qk + 2 * E, D))
+    sizes = [K, K, E // H, E // H]
+    m.rows(dst, src, [
+        ("attn_qkv.weight",   *qkvz, _part(H, sizes, 0, 1, 2)),
+        ("attn_gate.weight",  *qkvz, _part(H, sizes, 3)),
+        ("ssm_conv1d.weight", "conv1d.weight",     (qk + E, 1, W), CONV),
+        ("ssm_ba.weight",     "in_proj_ba.weight", (2 * HV, D)),
+        ("ssm_a",             "A_log",             (HV,), NEG_EXP_FLAT),
+        ("ssm_dt.bias",       "dt_bias",           (HV,)),
+        ("ssm_norm.weight",   "norm.weight",       (K,)),              # not 1 + w
+        ("ssm_out.weight",    "out_proj.weight",   (D, E)),
+    ])
+
+
 def _attention_layer(m: Model, dst: str, src: str, D: int, heads: int, kv: int, L: int) -> None:
     m.rows(dst, src, [
         ("attn_q.weight",      "q_proj.weight", (2 * heads * L, D)),         # per head: q, gate
@@ -134,8 +169,8 @@ def _attention_layer(m: Model, dst: str, src: str, D: int, heads: int, kv: int, 
 def _sizes(m: Model, first: str) -> tuple[int, int, int, int]:
     """Heads H and HV, their length and the width of the convolution."""
     H = m.count("linear_num_key_heads", 16)
-    HV = m.shape(first + "in_proj_b.weight", 2)[0]
-    E = m.shape(first + "in_proj_z.weight", 2)[0]
+    HV = m.shape(first + "dt_bias", 1)[0]
+    E = m.shape(first + "out_proj.weight", 2)[1]
     C, _, W = m.shape(first + "conv1d.weight", 3)
     check_groups(m, H, HV)
     K = E // HV
@@ -148,10 +183,14 @@ def _sizes(m: Model, first: str) -> tuple[int, int, int, int]:
 
 def convert(checkpoint: Checkpoint, option: str) -> Model:
     mixture = "model.layers.0.mlp.gate.weight" in checkpoint.tensors
-    m = Model(checkpoint, MIXTURE if mixture else FAMILY, KEYS)
+    is_next = checkpoint.config["model_type"] == "qwen3_next"
+    m = Model(checkpoint, NEXT if is_next else MIXTURE if mixture else FAMILY, KEYS)
     eigenvalues.decide(m, option)
     m.refuse_unless("attention_bias", (None, False), "the architecture has no biases")
     m.refuse_unless("attn_output_gate", (None, True), "the architecture has an output gate")
+    m.refuse_unless("norm_topk_prob", (None, True), "llama.cpp always normalizes these weights")
+    for key, allowed in (("decoder_sparse_step", (None, 1)), ("mlp_only_layers", (None, []))):
+        m.refuse_unless(key, allowed, "every layer of the architecture is a mixture")
     layers = m.count_layers("model.layers.")
     kinds = _read_kinds(m, layers)
     D, V = write_embedding(m, "model.embed_tokens.weight")
@@ -177,7 +216,8 @@ def convert(checkpoint: Checkpoint, option: str) -> Model:
         dst, src = f"blk.{i}.", f"model.layers.{i}."
         m.put(dst + "attn_norm.weight", src + "input_layernorm.weight", (D,), PLUS_ONE)
         if kind == "linear_attention":
-            _recurrent_layer(m, dst, src + "linear_attn.", D, H, HV, K, W)
+            write = _next_layer if is_next else _recurrent_layer
+            write(m, dst, src + "linear_attn.", D, H, HV, K, W)
         else:
             _attention_layer(m, dst, src + "self_attn.", D, heads, kv, L)
         m.put(dst + "post_attention_norm.weight", src + "post_attention_layernorm.weight", (D,),
@@ -207,7 +247,8 @@ def convert(checkpoint: Checkpoint, option: str) -> Model:
     m.set_u32(f"{arch}.ssm.inner_size", HV * K)
     m.set_f32(f"{arch}.attention.layer_norm_rms_epsilon", eps)
     m.set_f32(f"{arch}.rope.freq_base", theta)
-    m.set_array(f"{arch}.rope.dimension_sections", "i32", (sections + [0] * 4)[:4])
+    if not is_next:
+        m.set_array(f"{arch}.rope.dimension_sections", "i32", (sections + [0] * 4)[:4])
     m.set_array(f"{arch}.attention.recurrent_layers", "bool",
                 [kind == "linear_attention" for kind in kinds])
     mixer_facts(m, "n_h 1", f"{H} (value heads {HV}), d_k × d_v {K} × {K}", "one per head", W)
@@ -221,7 +262,7 @@ def _without(checkpoint: Checkpoint, skipped: Callable[[str], bool]) -> tuple[Ch
 
 
 def convert_text(checkpoint: Checkpoint, option: str) -> Model:
-    """Qwen3_5ForCausalLM"""
+    """Qwen3_5ForCausalLM, Qwen3NextForCausalLM"""
     c, n_mtp = _without(checkpoint, lambda name: name.startswith(("mtp.", "model.mtp.")))
     m = convert(c, option)
     if n_mtp:
@@ -250,5 +291,6 @@ def convert_multimodal(checkpoint: Checkpoint, option: str) -> Model:
     return m
 
 
-MODEL_TYPES = {"qwen3_5_text": convert_text, "qwen3_5": convert_multimodal,
+MODEL_TYPES = {"qwen3_next": convert_text,
+               "qwen3_5_text": convert_text, "qwen3_5": convert_multimodal,
                "qwen3_5_moe_text": convert_text, "qwen3_5_moe": convert_multimodal}

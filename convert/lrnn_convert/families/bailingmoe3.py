@@ -1,0 +1,116 @@
+"""Ling 3.0 (transformers `bailing_hybrid`): as Kimi-Linear, with other gates, RoPE in the latent
+attention, and experts in groups.
+
+The file has llama.cpp's architecture bailingmoe3.
+"""
+
+import numpy as np
+
+from .. import eigenvalues
+from ..checkpoint import Checkpoint
+from ..errors import ModelError, shown
+from ..family import Family, Range
+from ..model import Model, is_number
+from ..transforms import FLAT, Transform, reshape
+from .experts import expert_width, read_counts, write_experts, write_shared
+from .kimi_linear import Latent, first_key, read_kinds, write_delta, write_router_keys
+from .layer_parts import SWISH, attention_fact, mixer_facts, write_embedding, write_swiglu
+from .llama_cpp import write_common
+from .transformer import read_trained_length
+
+FAMILY = Family("bailingmoe3", Range.UNSIGNED)
+ARCH = "bailingmoe3"
+
+KEYS = """
+    attention_bias first_k_dense_replace gated_attention_proj_granularity_type head_dim hidden_act
+    kda_lower_bound kda_safe_gate kv_lora_rank layer_group_size layer_types linear_conv_kernel_dim
+    linear_head_dim linear_num_heads mlp_layer_types model_max_length moe_intermediate_size
+    moe_renormalize moe_router_enable_expert_bias moe_shared_expert_intermediate_size
+    mtp_loss_scaling_factor n_group n_shared_experts no_kda_lora norm_topk_prob
+    num_attention_heads num_expert_group num_experts num_experts_per_tok num_experts_per_token
+    num_key_value_heads num_mtp_layers num_nextn_predict_layers num_shared_experts
+    output_router_logits q_lora_rank qk_head_dim qk_nope_head_dim qk_rope_head_dim rms_norm_eps
+    rope_interleave rope_parameters rope_scaling rope_theta routed_scaling_factor score_function
+    short_conv_kernel_size topk_group use_bias use_qkv_bias v_head_dim
+"""
+# llama.cpp has the positive sign here
+EXP_FLAT = Transform(FLAT.shape, lambda a: np.exp(a[0].reshape(-1)), any_rank=True)
+
+
+def _read_theta(m: Model) -> float:
+    params = m.get("rope_parameters", m.get("rope_scaling", {}))
+    if not isinstance(params, dict) or params.get("rope_type", "default") != "default":
+        raise ModelError(f"config.json: rope_parameters is {shown(params)}; expected an object "
+                         "with rope_type 'default'")
+    theta = params.get("rope_theta", m.get("rope_theta", 6e6))
+    if not is_number(theta) or theta <= 0:
+        raise ModelError(f"config.json: rope_theta is {shown(theta)}; expected a positive number")
+    return float(theta)
+
+
+def convert(checkpoint: Checkpoint, option: str) -> Model:
+    m = Model(checkpoint, FAMILY, KEYS)
+    eigenvalues.decide(m, option)
+    m.choice("hidden_act", "silu", SWISH)
+    m.choice("score_function", "sigmoid", {"sigmoid": "sigmoid"})
+    m.choice("gated_attention_proj_granularity_type", "head_wise", {"head_wise": "head_wise"})
+    for key in ("attention_bias", "use_bias", "use_qkv_bias"):
+        m.refuse_unless(key, (None, False), "the architecture has no biases")
+    for key in ("kda_safe_gate", "no_kda_lora", "rope_interleave"):
+        m.refuse_unless(key, (None, True), "llama.cpp has no other form in this architecture")
+    layers = m.count_layers("model.layers.")
+    attends, dense = read_kinds(m, layers, "attention.", "mlp.")
+    D, V = write_embedding(m, "model.word_embeddings.weight", tied_default=None)
+    H = m.count("num_attention_heads")
+    a = Latent.read(m, f"model.layers.{attends.index(True)}.attention.", "dense.weight")
+    read_trained_length(m)
+    if m.trained_length is None and m.get("model_max_length") is not None:
+        m.trained_length = m.count("model_max_length")
+    X, k = read_counts(m, "num_experts",
+                       first_key(m, "num_experts_per_tok", "num_experts_per_token"))
+    mlp = f"model.layers.{layers - 1}.mlp."
+    FX = expert_width(m, mlp + "experts.")
+    shared = m.shape(mlp + "shared_experts.down_proj.weight", 2)[1]
+
+    m.put("output_norm.weight", "model.norm.weight", (D,))
+    F = 0
+    for i in range(layers):
+        dst, src = f"blk.{i}.", f"model.layers.{i}."
+        mixer, mlp = src + "attention.", src + "mlp."
+        m.put(dst + "attn_norm.weight", src + "input_layernorm.weight", (D,))
+        if attends[i]:
+            a.write_layer(m, dst, mixer, D, "dense.weight")
+            m.put(dst + "attn_gate.weight", mixer + "g_proj.weight", (H, D))
+        else:
+            K, W = write_delta(m, dst, mixer, D, H, "dense.weight")
+            m.rows(dst, mixer, [
+                ("ssm_f_a.weight", "f_proj.weight", (H * K, D)),
+                ("ssm_a",          "A_log",         (H,), reshape((H, 1), EXP_FLAT)),
+                ("ssm_g_a.weight", "g_proj.weight", (H * K, D)),
+            ])
+        m.put(dst + "ffn_norm.weight", src + "post_attention_layernorm.weight", (D,))
+        if i < dense:
+            F = m.shape(mlp + "down_proj.weight", 2)[1]
+            write_swiglu(m, dst, mlp, D, F)
+        else:
+            m.put(dst + "ffn_gate_inp.weight", mlp + "gate.weight", (X, D))
+            m.put(dst + "exp_probs_b.bias", mlp + "gate.expert_bias", (X,))
+            write_experts(m, dst, mlp + "experts.", X, D, FX, gated=True)
+            write_shared(m, dst, mlp + "shared_experts.", D, shared, gated=True)
+
+    write_common(m, ARCH, layers, D, V, F)
+    a.write_keys(m, ARCH, attends)
+    m.set_f32(f"{ARCH}.rope.freq_base", _read_theta(m))
+    m.set_u32(f"{ARCH}.kda.head_dim", K)
+    m.set_bool(f"{ARCH}.kda.safe_gate", True)
+    m.set_f32(f"{ARCH}.kda.gate_lower_bound", m.number("kda_lower_bound", -5.0))
+    m.set_u32(f"{ARCH}.ssm.conv_kernel", W)
+    m.set_f32(f"{ARCH}.attention.layer_norm_rms_epsilon", m.positive("rms_norm_eps", 1e-6))
+    write_router_keys(m, ARCH, X, k, FX, shared, dense, (8, 4), 2.5)
+    mixer_facts(m, "n_h 1", f"{H}, d_k × d_v {K} × {K}",
+                f"one per key channel, bounded below by {m.number('kda_lower_bound', -5.0):g}", W)
+    attention_fact(m, [i for i, x in enumerate(attends) if x])
+    return m
+
+
+MODEL_TYPES = {"bailing_hybrid": convert}
