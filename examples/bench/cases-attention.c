@@ -55,7 +55,7 @@ static struct op_output attention_ours(const struct op_build * b) {
     const struct op_shape * s = b->s;
     const float             scale = 1.0f / sqrtf((float) s->d_k);
     if (s->heads % GROUP != 0 || s->tokens > ROWS || s->seqs > 1) {
-        error_set(b->err, LRNN_ERROR_BAD_INPUT,
+        error_bad_input(b->err,
                 "expected a multiple of %d heads, at most %d tokens and one sequence", GROUP, ROWS);
         return (struct op_output) { 0 };
     }

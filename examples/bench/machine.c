@@ -198,8 +198,7 @@ static double team_run(struct worker * workers, int n) {
 
 bool machine_measure(struct machine * m, int threads, struct lrnn_error * err) {
     if (m->n_points == MACHINE_POINTS_MAX) {
-        error_set(err, LRNN_ERROR_BAD_INPUT, "-t lists more than %d thread counts",
-                MACHINE_POINTS_MAX);
+        error_bad_input(err, "-t lists more than %d thread counts", MACHINE_POINTS_MAX);
         return false;
     }
 
@@ -210,9 +209,8 @@ bool machine_measure(struct machine * m, int threads, struct lrnn_error * err) {
     bool                 ok = workers != NULL && from != NULL && to != NULL;
 
     if (!ok) {
-        error_set(err, LRNN_ERROR_NO_MEMORY,
-                "out of memory for two buffers of %zu MiB to measure the copy bandwidth",
-                COPY_BYTES >> 20);
+        error_no_memory(
+                err, "two buffers of %zu MiB to measure the copy bandwidth", COPY_BYTES >> 20);
     } else {
         memset(from, 1, COPY_BYTES); // pages never written would share one page of zeros
         memset(to, 2, COPY_BYTES);

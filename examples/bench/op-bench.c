@@ -105,7 +105,7 @@ static bool run_shape(const struct op_bench_params * p, const struct bench_case 
         const struct op_shape * s, ggml_backend_t backend, op_bench_progress progress,
         op_result_callback result, void * user, struct lrnn_error * err) {
     if (s->tokens * s->seqs > INT32_MAX) {
-        error_set(err, LRNN_ERROR_BAD_INPUT,
+        error_bad_input(err,
                 "%s: %" PRId64 " sequences of %" PRId64 " tokens are more than 2147483647 tokens",
                 c->name, s->seqs, s->tokens);
         return false;
@@ -170,7 +170,7 @@ bool op_bench_run(const struct op_bench_params * p, op_bench_progress progress,
     ggml_backend_t backend = ggml_backend_cpu_init();
     bool           ok = backend != NULL;
     if (!ok) {
-        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for ggml's CPU backend");
+        error_no_memory(err, "ggml's CPU backend");
     }
 
     struct op_shape s;

@@ -120,7 +120,7 @@ bool op_instance_build(struct op_instance * it, const struct bench_case * c,
     it->has_stock = op_has_stock(c, s, &it->no_stock);
 
     if (s->d_k % ggml_blck_size(c->type) != 0) {
-        error_set(err, LRNN_ERROR_BAD_INPUT,
+        error_bad_input(err,
                 "rows of %" PRId64 " weights; expected a multiple of %" PRId64 ", a block", s->d_k,
                 ggml_blck_size(c->type));
         it->rejected = true;
@@ -165,7 +165,7 @@ static bool side_compute(
     const enum ggml_status status = ggml_backend_graph_compute(it->backend, side->graph);
 
     if (status != GGML_STATUS_SUCCESS) {
-        error_set(err, LRNN_ERROR_BAD_INPUT, "%s: computing the graph failed: %s", it->c->name,
+        error_bad_input(err, "%s: computing the graph failed: %s", it->c->name,
                 ggml_status_to_string(status));
     }
     return status == GGML_STATUS_SUCCESS;

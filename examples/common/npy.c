@@ -52,14 +52,14 @@ bool npy_read_int32(
 
     *values = NULL;
     if (!npy_is(data, size) || size < begin || bytes[MAGIC_SIZE] < 1 || bytes[MAGIC_SIZE] > 3) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "not a .npy file of version 1, 2 or 3");
+        return error_bad_input(err, "not a .npy file of version 1, 2 or 3");
     }
     size_t length = 0;
     for (size_t i = 0; i < wide; ++i) {
         length |= (size_t) bytes[MAGIC_SIZE + 2 + i] << 8 * i;
     }
     if (length >= DICTIONARY_MAX || length > size - begin) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
+        return error_bad_input(err,
                 "the header of the .npy file has %zu bytes; expected at most %d, in a file of %zu",
                 length, DICTIONARY_MAX - 1, size);
     }
@@ -71,19 +71,19 @@ bool npy_read_int32(
     const char * type = value_of(dictionary, "'descr'");
     const char * shape = value_of(dictionary, "'shape'");
     if (type == NULL || shape == NULL || strncmp(type, "'<i4'", 5) != 0 || !parse_shape(shape, n)) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
+        return error_bad_input(err,
                 "the .npy file contains %.*s %.*s; expected '<i4' (n,): int32, one dimension",
                 type != NULL ? (int) strcspn(type, ", }") : 1, type != NULL ? type : "?",
                 shape != NULL ? (int) strcspn(shape, ")}") + 1 : 1, shape != NULL ? shape : "?");
     }
     const size_t there = (size - begin - length) / sizeof(int32_t);
     if ((uint64_t) *n > there) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
+        return error_bad_input(err,
                 "the .npy file is truncated: it has %zu numbers; expected %" PRId64, there, *n);
     }
     *values = malloc((size_t) *n * sizeof(int32_t) + 1); // + 1: not NULL for n = 0
     if (*values == NULL) {
-        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for %" PRId64 " token ids", *n);
+        return error_no_memory(err, "%" PRId64 " token ids", *n);
     }
     memcpy(*values, data + begin + length, (size_t) *n * sizeof(int32_t));
     return true;

@@ -256,17 +256,14 @@ static bool set_value(
             const char * end;
             int64_t      x;
             if (!parse_int(text, &end, &x) || *end != '\0') {
-                return error_set(err, LRNN_ERROR_BAD_INPUT,
-                        "%s: '%s' is not a whole number from %.0f to %.0f", name, text, o->min,
-                        o->max);
+                return error_bad_input(err, "%s: '%s' is not a whole number from %.0f to %.0f",
+                        name, text, o->min, o->max);
             }
             if ((double) x < o->min) {
-                return error_set(err, LRNN_ERROR_BAD_INPUT, "%s is %s; the minimum is %.0f", name,
-                        text, o->min);
+                return error_bad_input(err, "%s is %s; the minimum is %.0f", name, text, o->min);
             }
             if ((double) x > o->max) {
-                return error_set(err, LRNN_ERROR_BAD_INPUT, "%s is %s; the maximum is %.0f", name,
-                        text, o->max);
+                return error_bad_input(err, "%s is %s; the maximum is %.0f", name, text, o->max);
             }
             if (o->type == OPTION_INT32) {
                 *(int32_t *) o->dest = (int32_t) x;
@@ -279,16 +276,14 @@ static bool set_value(
             char *       end;
             const double x = strtod(text, &end);
             if (end == text || *end != '\0' || isspace((unsigned char) text[0]) || isnan(x)) {
-                return error_set(err, LRNN_ERROR_BAD_INPUT,
-                        "%s: '%s' is not a number from %g to %g", name, text, o->min, o->max);
+                return error_bad_input(
+                        err, "%s: '%s' is not a number from %g to %g", name, text, o->min, o->max);
             }
             if (x < o->min) {
-                return error_set(err, LRNN_ERROR_BAD_INPUT, "%s is %s; the minimum is %g", name,
-                        text, o->min);
+                return error_bad_input(err, "%s is %s; the minimum is %g", name, text, o->min);
             }
             if (x > o->max) {
-                return error_set(err, LRNN_ERROR_BAD_INPUT, "%s is %s; the maximum is %g", name,
-                        text, o->max);
+                return error_bad_input(err, "%s is %s; the maximum is %g", name, text, o->max);
             }
             *(double *) o->dest = x;
             return true;
@@ -300,15 +295,14 @@ static bool set_value(
         case OPTION_CHOICE: {
             const int i = word_index(o->value, "|", text);
             if (i < 0) {
-                return error_set(err, LRNN_ERROR_BAD_INPUT, "%s: '%s' is not one of %s", name, text,
-                        o->value);
+                return error_bad_input(err, "%s: '%s' is not one of %s", name, text, o->value);
             }
             *(int *) o->dest = i;
             return true;
         }
         case OPTION_INTS: {
             if (!parse_ints(text, o->min, o->max, o->dest)) {
-                return error_set(err, LRNN_ERROR_BAD_INPUT,
+                return error_bad_input(err,
                         "%s: '%s' is not a list (1,2,4 or 64-256+64 or 64-4096*8) of at most %d "
                         "whole numbers from %.0f to %.0f",
                         name, text, OPTION_LIST_MAX, o->min, o->max);
@@ -318,8 +312,7 @@ static bool set_value(
         case OPTION_STRINGS: {
             struct option_strings * list = o->dest;
             if (list->n == OPTION_LIST_MAX) {
-                return error_set(err, LRNN_ERROR_BAD_INPUT, "%s: given more than %d times", name,
-                        OPTION_LIST_MAX);
+                return error_bad_input(err, "%s: given more than %d times", name, OPTION_LIST_MAX);
             }
             list->v[list->n++] = text;
             return true;
@@ -346,8 +339,7 @@ static bool add_argument(const struct program * program, const char * word, int 
         bool * given, struct lrnn_error * err) {
     const struct option * o = argument_at(program, *n_arguments);
     if (o == NULL) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "unexpected argument '%s'; see %s --help", word,
-                program->name);
+        return error_bad_input(err, "unexpected argument '%s'; see %s --help", word, program->name);
     }
     given[o - program->options] = true;
     *n_arguments += o->type != OPTION_STRINGS; // a list takes all that follow
@@ -358,10 +350,8 @@ static bool unknown_option(
         const struct program * program, const char * name, struct lrnn_error * err) {
     char nearest[NAME_MAX_CHARS];
     return find_nearest(program, name, nearest, sizeof(nearest))
-                   ? error_set(err, LRNN_ERROR_BAD_INPUT, "unknown option %s; did you mean %s?",
-                             name, nearest)
-                   : error_set(err, LRNN_ERROR_BAD_INPUT, "unknown option %s; see %s --help", name,
-                             program->name);
+                   ? error_bad_input(err, "unknown option %s; did you mean %s?", name, nearest)
+                   : error_bad_input(err, "unknown option %s; see %s --help", name, program->name);
 }
 
 // Sets option argv[*at]: --name, --name VALUE or --name=VALUE.
@@ -388,7 +378,7 @@ static enum options_status parse_option(const struct program * program, int argc
         return OPTIONS_DONE;
     }
     if (o->type == OPTION_FLAG && value != NULL) {
-        error_set(err, LRNN_ERROR_BAD_INPUT, "%s takes no value", name);
+        error_bad_input(err, "%s takes no value", name);
         return OPTIONS_ERROR;
     }
     // -n -1 is a value, -n --help a forgotten one
@@ -397,13 +387,13 @@ static enum options_status parse_option(const struct program * program, int argc
         value = argv[++*at];
     }
     if (o->type != OPTION_FLAG && value == NULL) {
-        error_set(err, LRNN_ERROR_BAD_INPUT, "%s needs a value: %s", name, o->value);
+        error_bad_input(err, "%s needs a value: %s", name, o->value);
         return OPTIONS_ERROR;
     }
     if (o == &GENERAL[GENERAL_DESCRIBE]) {
-        return describe(program, value, stdout) || error_set(err, LRNN_ERROR_BAD_INPUT,
-                                                           "%s is '%s'; expected one of %s", name,
-                                                           value, DESCRIBE_WORDS)
+        return describe(program, value, stdout) ||
+                               error_bad_input(err, "%s is '%s'; expected one of %s", name, value,
+                                       DESCRIBE_WORDS)
                        ? OPTIONS_DONE
                        : OPTIONS_ERROR;
     }
@@ -418,8 +408,7 @@ enum options_status options_parse(
     bool only_arguments = false; // after --
 
     if (program->n_options > (int) (sizeof(given) / sizeof(given[0]))) {
-        error_set(err, LRNN_ERROR_BAD_INPUT, "the option table has more than %zu entries",
-                sizeof(given));
+        error_bad_input(err, "the option table has more than %zu entries", sizeof(given));
         return OPTIONS_ERROR;
     }
     for (int i = 1; i < argc; ++i) {
@@ -441,8 +430,7 @@ enum options_status options_parse(
     for (int i = 0; i < program->n_options; ++i) {
         const struct option * o = &program->options[i];
         if (o->required && !given[i]) {
-            error_set(err, LRNN_ERROR_BAD_INPUT, "%s is missing; see %s --help", o->names,
-                    program->name);
+            error_bad_input(err, "%s is missing; see %s --help", o->names, program->name);
             return OPTIONS_ERROR;
         }
     }

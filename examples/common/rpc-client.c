@@ -112,7 +112,7 @@ static bool add_server(
     }
     for (int i = 0; i < rpc.n; ++i) {
         if (strcmp(rpc.server[i].address, s->address) == 0) {
-            return error_set(err, LRNN_ERROR_BAD_INPUT, "server %s is listed twice", s->name);
+            return error_bad_input(err, "server %s is listed twice", s->name);
         }
     }
     if (!rpc_probe(s->name, s->address, err)) {
@@ -136,7 +136,7 @@ static bool add_server(
     if (s->sock < 0 ||
             setsockopt(s->sock, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) != 0 ||
             setsockopt(s->sock, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) != 0) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "server %s: %s", s->name,
+        return error_bad_input(err, "server %s: %s", s->name,
                 reg == NULL ? "it has no devices" : "cannot set a time-out on the connection");
     }
     ggml_backend_register(reg);
@@ -153,7 +153,7 @@ bool rpc_client_connect(const char * servers, int64_t timeout, struct lrnn_error
                                                  reg, "ggml_backend_rpc_add_server")
                                        : NULL };
     if (found.pointer == NULL) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "--rpc: this build of ggml has no RPC backend");
+        return error_bad_input(err, "--rpc: this build of ggml has no RPC backend");
     }
     rpc.timeout = timeout;
     ggml_set_abort_callback(on_abort);
@@ -162,7 +162,7 @@ bool rpc_client_connect(const char * servers, int64_t timeout, struct lrnn_error
     for (const char * p = servers;; ++p) {
         const size_t n = strcspn(p, ",");
         if (rpc.n == GGML_RPC_MAX_SERVERS || n >= NAME_SIZE) {
-            return error_set(err, LRNN_ERROR_BAD_INPUT,
+            return error_bad_input(err,
                     rpc.n == GGML_RPC_MAX_SERVERS ? "--rpc lists more than %d servers"
                                                   : "--rpc: a server name exceeds %d bytes",
                     rpc.n == GGML_RPC_MAX_SERVERS ? GGML_RPC_MAX_SERVERS : NAME_SIZE - 1);

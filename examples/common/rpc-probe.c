@@ -121,8 +121,8 @@ static bool resolve(const char * server, struct sockaddr_in * addr, struct lrnn_
     char host[256];
     if (port < 1 || port > UINT16_MAX || *end != '\0' || colon == server ||
             (size_t) (colon - server) >= sizeof(host)) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
-                "'%s' is not a server; expected HOST:PORT, as in 10.0.0.7:50052", server);
+        return error_bad_input(
+                err, "'%s' is not a server; expected HOST:PORT, as in 10.0.0.7:50052", server);
     }
     snprintf(host, sizeof(host), "%.*s", (int) (colon - server), server);
 
@@ -130,8 +130,7 @@ static bool resolve(const char * server, struct sockaddr_in * addr, struct lrnn_
     struct addrinfo *     found = NULL;
     const int             code = getaddrinfo(host, NULL, &hints, &found);
     if (code != 0) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "server %s: unknown host: %s", server,
-                gai_strerror(code));
+        return error_bad_input(err, "server %s: unknown host: %s", server, gai_strerror(code));
     }
     memcpy(addr, found->ai_addr, sizeof(*addr));
     addr->sin_port = htons((uint16_t) port);
@@ -144,14 +143,14 @@ static bool check_answer(const char * server, const uint8_t * answer, struct lrn
     uint64_t        size;
     memcpy(&size, answer, sizeof(size));
     if (size != VERSION_SIZE + CAPS_SIZE) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
-                "server %s is not a ggml RPC server, or a much older one", server);
+        return error_bad_input(
+                err, "server %s is not a ggml RPC server, or a much older one", server);
     }
     if (v[0] == RPC_PROTO_MAJOR_VERSION && v[1] == RPC_PROTO_MINOR_VERSION &&
             v[2] == RPC_PROTO_PATCH_VERSION) {
         return true;
     }
-    return error_set(err, LRNN_ERROR_BAD_INPUT,
+    return error_bad_input(err,
             "server %s speaks version %d.%d.%d of ggml's RPC protocol%s; expected %d.%d.%d, as "
             "spoken by an lrnn-rpc-server of this version",
             server, v[0], v[1], v[2], v[2] < 100 ? ", without the ops of lrnn" : "",
@@ -192,17 +191,16 @@ bool rpc_probe(const char * server, const char * address, struct lrnn_error * er
     switch (outcome) {
         case DONE: return check_answer(server, answer, err);
         case LATE: {
-            error_set(err, LRNN_ERROR_BAD_INPUT, "server %s: no %s within %d seconds%s", server,
+            error_bad_input(err, "server %s: no %s within %d seconds%s", server,
                     reached ? "answer" : "connection", RPC_PROBE_SECONDS,
                     reached ? "; it hangs, serves another client, or is not a ggml RPC server"
                             : "");
         } break;
         case CLOSED: {
-            error_set(err, LRNN_ERROR_BAD_INPUT,
-                    "server %s is not a ggml RPC server, or an older one", server);
+            error_bad_input(err, "server %s is not a ggml RPC server, or an older one", server);
         } break;
         case FAILED: {
-            error_set(err, LRNN_ERROR_BAD_INPUT, "server %s: %s", server, strerror(error));
+            error_bad_input(err, "server %s: %s", server, strerror(error));
         } break;
     }
     return false;

@@ -32,8 +32,7 @@ bool token_ids_parse(
     *n_ids = 0;
     *ids = malloc((size / 2 + 1) * sizeof(**ids)); // an id takes a digit and a separator
     if (*ids == NULL) {
-        return error_set(err, LRNN_ERROR_NO_MEMORY,
-                "out of memory for token ids in %zu bytes of text", size);
+        return error_no_memory(err, "token ids in %zu bytes of text", size);
     }
     for (const char * p = text;;) {
         while (p < end && is_space(*p)) {
@@ -50,8 +49,7 @@ bool token_ids_parse(
         if (id > INT32_MAX || (p < end && !is_space(*p))) {
             char found[24];
             quote(found, sizeof(found), word, end);
-            error_set(err, LRNN_ERROR_BAD_INPUT, "token %" PRId64 " is '%s'; expected a decimal id",
-                    *n_ids, found);
+            error_bad_input(err, "token %" PRId64 " is '%s'; expected a decimal id", *n_ids, found);
             free(*ids);
             *ids = NULL;
             return false;
@@ -63,7 +61,7 @@ bool token_ids_parse(
 bool token_ids_check(const int32_t * ids, int64_t n_ids, int64_t n_vocab, struct lrnn_error * err) {
     for (int64_t i = 0; i < n_ids; ++i) {
         if (ids[i] < 0 || ids[i] >= n_vocab) {
-            return error_set(err, LRNN_ERROR_BAD_INPUT,
+            return error_bad_input(err,
                     "token %" PRId64 " has id %" PRId32 "; expected 0 to %" PRId64, i, ids[i],
                     n_vocab - 1);
         }

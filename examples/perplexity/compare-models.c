@@ -43,14 +43,13 @@ static bool check_vocabularies(const struct args * args, const struct lrnn_model
     const int64_t        n_b = lrnn_model_get_info(b).n_vocab;
     struct lrnn_key_info key;
     if (n_a != n_b) {
-        return error_set(err, LRNN_ERROR_BAD_MODEL,
+        return error_bad_model(err,
                 "%s has %" PRId64 " tokens, %s has %" PRId64 "; expected equal vocabularies",
                 args->models.v[0], n_a, args->models.v[i], n_b);
     }
     return !model_tokenizers_differ(a, b, &key) ||
-           error_set(err, LRNN_ERROR_BAD_MODEL,
-                   "%s and %s have different tokenizers: key %.*s differs", args->models.v[0],
-                   args->models.v[i], (int) key.name_size, key.name);
+           error_bad_model(err, "%s and %s have different tokenizers: key %.*s differs",
+                   args->models.v[0], args->models.v[i], (int) key.name_size, key.name);
 }
 
 static enum exit_code load(const struct args * args, struct comparison_models * m) {
@@ -119,7 +118,7 @@ static enum exit_code print(
 
 static bool check_args(struct args * args, struct lrnn_error * err) {
     if (args->models.n < 2 || args->models.n > MODELS_MAX) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "%d model%s; expected 2 to %d", args->models.n,
+        return error_bad_input(err, "%d model%s; expected 2 to %d", args->models.n,
                 args->models.n == 1 ? "" : "s", MODELS_MAX);
     }
     if (!parse_bucket(args->bucket, &args->bucket_size, err)) {
@@ -127,8 +126,8 @@ static bool check_args(struct args * args, struct lrnn_error * err) {
     }
     if (args->bucket_size > 0 &&
             args->data.window.length / args->bucket_size >= RANGES_MAX_BUCKETS) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "--bucket is %s, which gives more than %d rows",
-                args->bucket, RANGES_MAX_BUCKETS);
+        return error_bad_input(err, "--bucket is %s, which gives more than %d rows", args->bucket,
+                RANGES_MAX_BUCKETS);
     }
     return data_options_check(&args->data, err) && device_options_check(&args->device, err);
 }

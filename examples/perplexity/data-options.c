@@ -25,11 +25,10 @@ bool data_options_check(struct data_options * d, struct lrnn_error * err) {
     d->window.bos = (enum window_bos) d->bos;
     d->window.eos = (enum window_eos) d->eos;
     if (d->paths.n == 0) {
-        return error_set(
-                err, LRNN_ERROR_BAD_INPUT, "--data is missing; see %s --help", program_name());
+        return error_bad_input(err, "--data is missing; see %s --help", program_name());
     }
     return dataset_preset_find(d->data.preset) != NULL ||
-           error_set(err, LRNN_ERROR_BAD_INPUT,
+           error_bad_input(err,
                    "--dataset is '%s'; lrnn-perplexity run --list-datasets prints the known ones",
                    d->data.preset);
 }
@@ -133,6 +132,6 @@ bool parse_bucket(const char * text, int64_t * bucket, struct lrnn_error * err) 
     errno = 0;
     *bucket = strcmp(text, "log2") == 0 ? 0 : strtoll(text, &end, 10);
     return end == NULL || (errno == 0 && *end == '\0' && *bucket >= 1 && *bucket <= INT32_MAX) ||
-           error_set(err, LRNN_ERROR_BAD_INPUT,
-                   "--bucket is '%s'; expected log2 or a number from 1 to %d", text, INT32_MAX);
+           error_bad_input(err, "--bucket is '%s'; expected log2 or a number from 1 to %d", text,
+                   INT32_MAX);
 }

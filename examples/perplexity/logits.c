@@ -43,7 +43,7 @@ static bool read_ids(const char * path, int32_t ** ids, int64_t * n_ids, struct 
     if (!ok) {
         return error_set(err, why.kind, "%s: %s", path, why.text);
     }
-    return *n_ids > 0 || error_set(err, LRNN_ERROR_BAD_INPUT, "%s: no token ids", path);
+    return *n_ids > 0 || error_bad_input(err, "%s: no token ids", path);
 }
 
 // Writes the logits of one call, after checking that all of them are finite.
@@ -53,7 +53,7 @@ static enum exit_code write_rows(const struct args * args, struct lrnn_session *
         const float * row = lrnn_logits(session, i);
         for (int64_t v = 0; v < n_vocab; ++v) {
             if (!isfinite(row[v])) {
-                error_set(err, LRNN_ERROR_BAD_INPUT,
+                error_bad_input(err,
                         "the logit of id %" PRId64 " after %" PRId64
                         " tokens is %f; %s was not written",
                         v, at + i + 1, (double) row[v], args->out);
@@ -93,7 +93,7 @@ static enum exit_code write_logits(const struct args * args, struct lrnn_session
         };
         progress_step(&progress, "computing logits");
         if (interrupt_seen()) {
-            error_set(err, LRNN_ERROR_BAD_INPUT,
+            error_bad_input(err,
                     "stopped after %" PRId64 " of %" PRId64 " tokens; %s was not written", at,
                     n_ids, args->out);
             code = EXIT_CODE_STOPPED;
@@ -120,9 +120,8 @@ static enum exit_code compute_logits(const struct args * args, struct lrnn_model
         return EXIT_CODE_DATA;
     }
     if (info.n_layer_attention > 0 && n_ids > INT32_MAX) {
-        error_set(err, LRNN_ERROR_BAD_INPUT,
-                "%s has %" PRId64 " tokens; an attention cache holds at most %d", args->tokens,
-                n_ids, INT32_MAX);
+        error_bad_input(err, "%s has %" PRId64 " tokens; an attention cache holds at most %d",
+                args->tokens, n_ids, INT32_MAX);
         return EXIT_CODE_DATA;
     }
     struct lrnn_session_params params = args->device.session;

@@ -60,8 +60,7 @@ int main(int argc, char ** argv) {
         }
     }
     if (argc > 1 && argv[1][0] != '-') {
-        error_set(&err, LRNN_ERROR_BAD_INPUT, "unknown command '%s'; see lrnn-perplexity --help",
-                argv[1]);
+        error_bad_input(&err, "unknown command '%s'; see lrnn-perplexity --help", argv[1]);
     } else if (options_parse(&program, argc, argv, &err) == OPTIONS_DONE) {
         return EXIT_CODE_OK;
     }

@@ -61,8 +61,8 @@ static bool parse_formats(const char * list, bool wanted[N_FORMATS], struct lrnn
             }
         }
         if (!found) {
-            return error_set(err, LRNN_ERROR_BAD_INPUT,
-                    "--format: '%.*s' is none of table, json, csv, svg, html", (int) n, p);
+            return error_bad_input(
+                    err, "--format: '%.*s' is none of table, json, csv, svg, html", (int) n, p);
         }
         p += n;
         if (*p == '\0') {

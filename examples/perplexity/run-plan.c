@@ -57,33 +57,29 @@ static bool complete(int * choice, int of_protocol) {
 
 static bool check(const struct run_args * args, struct run_plan * plan, struct lrnn_error * err) {
     if (args->models.n == 0) {
-        return error_set(
-                err, LRNN_ERROR_BAD_INPUT, "-m is missing; see lrnn-perplexity run --help");
+        return error_bad_input(err, "-m is missing; see lrnn-perplexity run --help");
     }
     if (args->shard != NULL && !parse_shard(args->shard, &plan->shard, &plan->n_shards)) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "--shard is '%s'; expected I/N, such as 2/8",
-                args->shard);
+        return error_bad_input(err, "--shard is '%s'; expected I/N, such as 2/8", args->shard);
     }
     if (args->time_limit != NULL && !parse_time(args->time_limit, &plan->limit_s)) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
+        return error_bad_input(err,
                 "--time-limit is '%s'; expected a positive time such as 90s, 30m, 2.5h or 1d",
                 args->time_limit);
     }
     if (args->names.n > 0 && args->names.n != args->models.n) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
-                "%d --name for %d -m; expected one per model, or none", args->names.n,
-                args->models.n);
+        return error_bad_input(err, "%d --name for %d -m; expected one per model, or none",
+                args->names.n, args->models.n);
     }
     if (plan->reset == SCORE_RESET_NEVER &&
             (args->parallel > 1 || plan->n_shards != 1 || plan->data.window.n_contexts > 0)) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
+        return error_bad_input(err,
                 "--reset never makes one sequence of all windows; --parallel, --shard and "
                 "--context-lengths cannot be used with it");
     }
     if (args->resume && args->force) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
-                "--resume continues a run and --force restarts it; "
-                "expected at most one of them");
+        return error_bad_input(err, "--resume continues a run and --force restarts it; "
+                                    "expected at most one of them");
     }
     return data_options_check(&plan->data, err);
 }

@@ -35,7 +35,7 @@ static bool measure_init(struct measure * m, struct horizon * horizon,
     }
     const int64_t n_states = m->n_states_max, n_rows = horizon->n_rows;
     if (n_states * m->n_vocab > VALUES_MAX / n_rows) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
+        return error_bad_input(err,
                 "%" PRId64 " answers with %" PRId64 " logits in %" PRId64
                 " windows are too many for --horizon; expected a product of at most %d",
                 n_states, m->n_vocab, n_rows, VALUES_MAX);

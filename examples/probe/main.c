@@ -67,13 +67,12 @@ static struct task * find_task(const struct args * args, const struct lrnn_model
     } else if (stated != NULL) {
         snprintf(name, name_size, "%.*s", stated_size < 64 ? (int) stated_size : 64, stated);
     } else {
-        error_set(err, LRNN_ERROR_BAD_INPUT, "the file has no key lrnn.task; give --task");
+        error_bad_input(err, "the file has no key lrnn.task; give --task");
         return NULL;
     }
     struct task * task = task_new(name, automaton, automaton_size, err);
     if (task == NULL && automaton == NULL && strcmp(name, "automaton") == 0) {
-        error_set(err, LRNN_ERROR_BAD_INPUT,
-                "the model has no automaton for the task; give --automaton FILE");
+        error_bad_input(err, "the model has no automaton for the task; give --automaton FILE");
     }
     free(file);
     return task;
@@ -110,7 +109,7 @@ static bool count_eigenvalues(const struct args * args, struct lrnn_model * mode
     bool ok = find_tokens(args, model, task, &tokens, &n, err);
     n = n < EIGENVALUES_TOKENS ? n : EIGENVALUES_TOKENS;
     if (ok && !eigenvalues_init(e, (int) n_layer, n > 512 ? n / 512 : 1)) {
-        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for %" PRId64 " layers", n_layer);
+        error_no_memory(err, "%" PRId64 " layers", n_layer);
         ok = false;
     }
     struct lrnn_session_params params = args->device.session;
@@ -122,8 +121,7 @@ static bool count_eigenvalues(const struct args * args, struct lrnn_model * mode
     struct lrnn_session *   session = ok ? lrnn_session_new(model, &params, err) : NULL;
     ok = session != NULL && lrnn_eval(session, &input, 1, err);
     if (session != NULL && !ok && e->error != NULL) {
-        error_set(err, LRNN_ERROR_BAD_MODEL, "cannot compute the eigenvalues of this model: %s",
-                e->error);
+        error_bad_model(err, "cannot compute the eigenvalues of this model: %s", e->error);
     }
     lrnn_session_free(session);
     free(tokens);
@@ -170,7 +168,7 @@ static bool check_task(const struct args * args, const struct probed * first,
         const struct probed * p, struct lrnn_error * err) {
     return first == NULL || args->sample.n > 0 || args->horizon ||
            strcmp(first->task, p->task) == 0 ||
-           error_set(err, LRNN_ERROR_BAD_INPUT,
+           error_bad_input(err,
                    "the task is %s, that of %s is %s; expected the same task, or --sample", p->task,
                    first->name, first->task);
 }

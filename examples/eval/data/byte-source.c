@@ -198,7 +198,7 @@ bool byte_source_read(
         }
     }
     if (*n == 0 && s->failure[0] != '\0') {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "%s", s->failure);
+        return error_bad_file(err, "%s", s->failure);
     }
     return true;
 }
@@ -239,7 +239,7 @@ static bool begin_decoder(struct byte_source * s, struct lrnn_error * err) {
             return s->inside;
 #endif
         default:
-            return error_set(err, LRNN_ERROR_BAD_FILE,
+            return error_bad_file(err,
                     "%s is compressed with %s, which this build does not support; read the data "
                     "from a pipe: %s -dc %s",
                     s->path, command, command, s->path);
@@ -263,7 +263,7 @@ struct byte_source * byte_source_open(const char * path, struct lrnn_error * err
     }
     while (s->end < 4 && !s->at_end) { // a pipe may return less
         if (!read_more(s)) {
-            error_set(err, LRNN_ERROR_BAD_FILE, "%s", s->failure);
+            error_bad_file(err, "%s", s->failure);
             byte_source_free(s);
             return NULL;
         }

@@ -136,13 +136,12 @@ static bool walk_folder(struct walk * w, const char * folder, const struct stat 
     for (size_t i = 0; i < w->n_seen; ++i) {
         if (w->seen[i].device == info->st_dev && w->seen[i].inode == info->st_ino) {
             return !w->seen[i].is_open ||
-                   error_set(w->err, LRNN_ERROR_BAD_FILE,
+                   error_bad_file(w->err,
                            "%s: is a loop of links: it leads to a folder that contains it", folder);
         }
     }
     if (depth == MAX_DEPTH) {
-        return error_set(
-                w->err, LRNN_ERROR_BAD_FILE, "%s: more than %d nested folders", folder, MAX_DEPTH);
+        return error_bad_file(w->err, "%s: more than %d nested folders", folder, MAX_DEPTH);
     }
     const size_t self = w->n_seen;
     char **      names;

@@ -89,7 +89,7 @@ static bool store_add(
     const size_t source_size = strlen(doc->source) + 1;
     const size_t cost = doc->size + source_size + sizeof(struct stored_document);
     if (cost > s->max_bytes - s->bytes) {
-        return error_set(err, LRNN_ERROR_BAD_FILE,
+        return error_bad_file(err,
                 "%s:%lld: shuffling keeps all texts in memory, and they exceed the limit of %zu "
                 "bytes; shuffle the files beforehand",
                 doc->file, (long long) doc->line, s->max_bytes);
@@ -228,25 +228,23 @@ static bool check_params(const struct dataset_params * params, const struct data
             n += (size_t) snprintf(names + n, sizeof(names) - n, "%s %s", i > 0 ? "," : "",
                     dataset_preset_at(i)->name);
         }
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "unknown data set '%s'; expected one of%s",
-                params->preset, names);
+        return error_bad_input(
+                err, "unknown data set '%s'; expected one of%s", params->preset, names);
     }
     if (params->n_paths < 1) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
-                "no data; expected files, folders or - for standard input");
+        return error_bad_input(err, "no data; expected files, folders or - for standard input");
     }
     if (params->template != NULL && params->text_field != NULL) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
-                "both a template and a text field are given; expected one of them");
+        return error_bad_input(
+                err, "both a template and a text field are given; expected one of them");
     }
     if (params->start_doc < 0 || params->max_docs < 0) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "%s is %lld; expected 0 or more",
+        return error_bad_input(err, "%s is %lld; expected 0 or more",
                 params->start_doc < 0 ? "start_doc" : "max_docs",
                 (long long) (params->start_doc < 0 ? params->start_doc : params->max_docs));
     }
     if (!(params->max_bad_share >= 0 && params->max_bad_share <= 1)) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "max_bad_share is %g; expected 0 to 1",
-                params->max_bad_share);
+        return error_bad_input(err, "max_bad_share is %g; expected 0 to 1", params->max_bad_share);
     }
     return true;
 }
@@ -328,7 +326,7 @@ static bool count_malformed(
     if (c->malformed <= 10 || (double) c->malformed <= ds->max_bad_share * (double) c->records) {
         return true;
     }
-    return error_set(err, LRNN_ERROR_BAD_FILE,
+    return error_bad_file(err,
             "%lld of %lld records are malformed, more than the fraction %g; the first: %s",
             (long long) c->malformed, (long long) c->records, ds->max_bad_share,
             ds->n_complaints > 0 ? ds->complaints[0] : why);
@@ -387,7 +385,7 @@ static enum record_text_status take_text(struct dataset * ds, const struct recor
         struct document * doc, struct lrnn_error * err) {
     const size_t valid = utf8_valid(record->data, record->size);
     if (valid < record->size) {
-        error_set(err, LRNN_ERROR_BAD_FILE, "not UTF-8 at byte %zu of the text", valid);
+        error_bad_file(err, "not UTF-8 at byte %zu of the text", valid);
         return RECORD_TEXT_MALFORMED;
     }
     if (ds->where != NULL && !ds->text_of.where_not) { // a text has no fields
@@ -445,8 +443,8 @@ static enum dataset_status next_in_order(
                 ds->file++;
                 continue;
             case RECORD_TOO_LONG:
-                error_set(&why, LRNN_ERROR_BAD_FILE,
-                        "longer than %zu bytes, the limit for one record", ds->reader.max_record);
+                error_bad_file(&why, "longer than %zu bytes, the limit for one record",
+                        ds->reader.max_record);
                 break;
             case RECORD_READ:
                 status = (ds->reader.form == RECORD_FORM_TEXT ? take_text : take_json)(
@@ -506,7 +504,7 @@ static enum dataset_status next_or_fail(
         c->skipped++;
     }
     if (status == DATASET_END && c->documents == 0) {
-        error_set(err, LRNN_ERROR_BAD_FILE,
+        error_bad_file(err,
                 "no document in the data: %lld files, %lld records, %lld skipped, %lld excluded by "
                 "%s, %lld malformed%s%s",
                 (long long) c->files, (long long) c->records, (long long) c->skipped,

@@ -16,8 +16,7 @@ static int add_path(
     char             quote[128];
     struct json_path path;
     if (!json_path_parse(text, size, &path)) {
-        error_set(err, LRNN_ERROR_BAD_INPUT,
-                "%s is not a field name; expected 1 to %d keys separated by '.'",
+        error_bad_input(err, "%s is not a field name; expected 1 to %d keys separated by '.'",
                 slice_quote(quote, sizeof(quote), (struct slice) { text, size }), JSON_MAX_PARTS);
         return -1;
     }
@@ -30,7 +29,7 @@ static int add_path(
         }
     }
     if (t->n_paths == JSON_MAX_PATHS) {
-        error_set(err, LRNN_ERROR_BAD_INPUT, "more than %d different fields", JSON_MAX_PATHS);
+        error_bad_input(err, "more than %d different fields", JSON_MAX_PATHS);
         return -1;
     }
     t->paths[t->n_paths] = path;
@@ -43,8 +42,7 @@ static bool add_part(struct record_text * t, const char * literal, size_t size, 
         return true;
     }
     if (t->n_parts == RECORD_TEXT_MAX_PARTS) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "the templates have more than %d parts",
-                RECORD_TEXT_MAX_PARTS);
+        return error_bad_input(err, "the templates have more than %d parts", RECORD_TEXT_MAX_PARTS);
     }
     t->parts[t->n_parts].literal = literal;
     t->parts[t->n_parts].size = size;
@@ -56,8 +54,7 @@ static bool add_part(struct record_text * t, const char * literal, size_t size, 
 bool record_text_add_template(
         struct record_text * t, const char * text, size_t size, struct lrnn_error * err) {
     if (t->n_templates == RECORD_TEXT_MAX_TEMPLATES) {
-        return error_set(
-                err, LRNN_ERROR_BAD_INPUT, "more than %d templates", RECORD_TEXT_MAX_TEMPLATES);
+        return error_bad_input(err, "more than %d templates", RECORD_TEXT_MAX_TEMPLATES);
     }
     const int    begin = t->n_parts;
     bool         has_path = false;
@@ -76,8 +73,7 @@ bool record_text_add_template(
             const char * close = *p == '{' ? memchr(p, '}', (size_t) (end - p)) : NULL;
             if (close == NULL) {
                 char quote[256];
-                return error_set(err, LRNN_ERROR_BAD_INPUT,
-                        "template %s: unmatched '%c' (%c%c is a literal brace)",
+                return error_bad_input(err, "template %s: unmatched '%c' (%c%c is a literal brace)",
                         slice_quote(quote, sizeof(quote), (struct slice) { text, size }), *p, *p,
                         *p);
             }
@@ -95,7 +91,7 @@ bool record_text_add_template(
     }
     if (!has_path) {
         char quote[256];
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "template %s has no field in braces",
+        return error_bad_input(err, "template %s has no field in braces",
                 slice_quote(quote, sizeof(quote), (struct slice) { text, size }));
     }
     t->templates[t->n_templates].parts_begin = begin;
@@ -109,8 +105,7 @@ bool record_text_set_where(struct record_text * t, const char * where, struct lr
     const char * field = where;
     if (equal == NULL || equal == where) {
         char quote[256];
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
-                "filter %s: expected field=value or field!=value",
+        return error_bad_input(err, "filter %s: expected field=value or field!=value",
                 slice_quote(quote, sizeof(quote), (struct slice) { where, strlen(where) }));
     }
     t->where_not = equal[-1] == '!';
@@ -165,13 +160,11 @@ enum record_text_status record_text_make(const struct record_text * t, const cha
     *n_lone = 0;
     const enum json_kind kind = json_read(json, size, t->paths, t->n_paths, values, &error);
     if (kind == JSON_MISSING) {
-        error_set(err, LRNN_ERROR_BAD_FILE, "not JSON at byte %zu of the record: %s", error.at,
-                error.what);
+        error_bad_file(err, "not JSON at byte %zu of the record: %s", error.at, error.what);
         return RECORD_TEXT_MALFORMED;
     }
     if (kind != JSON_OBJECT) {
-        error_set(err, LRNN_ERROR_BAD_FILE, "the record is %s, expected an object",
-                json_kind_name(kind));
+        error_bad_file(err, "the record is %s, expected an object", json_kind_name(kind));
         return RECORD_TEXT_MALFORMED;
     }
     if (!passes(t, values)) {
@@ -182,7 +175,7 @@ enum record_text_status record_text_make(const struct record_text * t, const cha
         i++;
     }
     if (i == t->n_templates) {
-        error_set(err, LRNN_ERROR_BAD_FILE, "no field %s%s",
+        error_bad_file(err, "no field %s%s",
                 quote_path(quote, sizeof(quote), &t->paths[missing_field(t, 0, values)]),
                 t->n_templates > 1 ? ", and none of the other templates fits" : "");
         return RECORD_TEXT_MALFORMED;
@@ -197,7 +190,7 @@ enum record_text_status record_text_make(const struct record_text * t, const cha
         }
         const struct json_value v = values[t->parts[k].path];
         if (v.kind != JSON_STRING) {
-            error_set(err, LRNN_ERROR_BAD_FILE, "field %s is %s, expected a string",
+            error_bad_file(err, "field %s is %s, expected a string",
                     quote_path(quote, sizeof(quote), &t->paths[t->parts[k].path]),
                     json_kind_name(v.kind));
             return RECORD_TEXT_MALFORMED;

@@ -218,8 +218,8 @@ static bool check_wrapping(struct record_reader * r, const char * front, size_t 
     bool              ok = buffer_append(&b, front, n_front) && buffer_append(&b, rest, n_rest);
     ok = ok && json_read(b.data, b.n, NULL, 0, NULL, &error) == JSON_OBJECT;
     if (!ok) {
-        error_set(err, LRNN_ERROR_BAD_FILE, "%s: line %lld: not JSON around the array Data: %s",
-                r->name, (long long) r->line, error.what);
+        error_bad_file(err, "%s: line %lld: not JSON around the array Data: %s", r->name,
+                (long long) r->line, error.what);
     }
     buffer_free(&b);
     return ok;
@@ -252,7 +252,7 @@ bool record_reader_open(struct record_reader * r, const char * path, struct lrnn
     }
     const char * what = record_form_foreign(data_of(r), left_of(r));
     if (what != NULL) {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "%s is %s", r->name, what);
+        return error_bad_file(err, "%s is %s", r->name, what);
     }
     if (left_of(r) >= 3 && memcmp(data_of(r), "\xef\xbb\xbf", 3) == 0) {
         r->begin = 3; // a byte order mark
@@ -375,8 +375,8 @@ static enum record_status next_value(
             return status;
         }
         if (r->at_end) {
-            error_set(err, LRNN_ERROR_BAD_FILE, "%s: the file ends inside the record of line %lld",
-                    r->name, (long long) line);
+            error_bad_file(err, "%s: the file ends inside the record of line %lld", r->name,
+                    (long long) line);
             return RECORD_ERROR;
         }
         if (n > r->max_record) {
@@ -427,8 +427,7 @@ static enum record_status end_array(struct record_reader * r, struct lrnn_error 
             return RECORD_ERROR;
         }
         if (too_long) {
-            error_set(err, LRNN_ERROR_BAD_FILE,
-                    "%s: line %lld: more than %zu bytes after the array Data", r->name,
+            error_bad_file(err, "%s: line %lld: more than %zu bytes after the array Data", r->name,
                     (long long) r->line, r->max_record);
             return RECORD_ERROR;
         }
@@ -441,8 +440,8 @@ static enum record_status end_array(struct record_reader * r, struct lrnn_error 
         return RECORD_ERROR;
     }
     if (c >= 0) {
-        error_set(err, LRNN_ERROR_BAD_FILE, "%s: line %lld: text after the end of the array",
-                r->name, (long long) r->line);
+        error_bad_file(err, "%s: line %lld: text after the end of the array", r->name,
+                (long long) r->line);
         return RECORD_ERROR;
     }
     return RECORD_END;
@@ -465,19 +464,18 @@ static enum record_status next_element(
                 return RECORD_ERROR;
             }
         } else if (c >= 0) {
-            error_set(err, LRNN_ERROR_BAD_FILE,
-                    "%s: line %lld: expected ',' or ']' after a record of the array", r->name,
-                    (long long) r->line);
+            error_bad_file(err, "%s: line %lld: expected ',' or ']' after a record of the array",
+                    r->name, (long long) r->line);
             return RECORD_ERROR;
         }
     }
     if (c < 0) {
-        error_set(err, LRNN_ERROR_BAD_FILE, "%s: the file ends inside the array, after line %lld",
-                r->name, (long long) r->line);
+        error_bad_file(err, "%s: the file ends inside the array, after line %lld", r->name,
+                (long long) r->line);
         return RECORD_ERROR;
     }
     if (c == ',' || c == ']' || c == '}') {
-        error_set(err, LRNN_ERROR_BAD_FILE, "%s: line %lld: expected a record, found '%c'", r->name,
+        error_bad_file(err, "%s: line %lld: expected a record, found '%c'", r->name,
                 (long long) r->line, c);
         return RECORD_ERROR;
     }
@@ -502,8 +500,8 @@ enum record_status record_reader_next(
                 return RECORD_ERROR;
             }
             if (c == '}' || c == ']' || c == ',') {
-                error_set(err, LRNN_ERROR_BAD_FILE, "%s: line %lld: expected a record, found '%c'",
-                        r->name, (long long) r->line, c);
+                error_bad_file(err, "%s: line %lld: expected a record, found '%c'", r->name,
+                        (long long) r->line, c);
                 return RECORD_ERROR;
             }
             return c < 0 ? RECORD_END : next_value(r, record, err);

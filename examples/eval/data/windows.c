@@ -210,9 +210,8 @@ static bool cover(const struct lrnn_model * model, const struct document * doc, 
     for (int64_t i = 0; i < e->n && ok; ++i) {
         e->bytes[i] = (uint16_t) spans[i];
         ok = spans[i] <= UINT16_MAX ||
-             error_set(err, LRNN_ERROR_BAD_FILE,
-                     "token %" PRId64 " covers %zu bytes; expected at most %d", i, spans[i],
-                     UINT16_MAX);
+             error_bad_file(err, "token %" PRId64 " covers %zu bytes; expected at most %d", i,
+                     spans[i], UINT16_MAX);
     }
     free(spans);
     return ok;
@@ -348,7 +347,7 @@ static bool add_all(struct windows * ws, struct dataset * ds, windows_progress p
     }
     ws->summary.complaints = ws->complaints;
     if (ws->n == 0) {
-        return error_set(err, LRNN_ERROR_BAD_FILE,
+        return error_bad_file(err,
                 "the data gives no window: %" PRId64 " documents have %" PRId64
                 " tokens%s; a window needs %" PRId64,
                 ws->summary.counts.documents, ws->summary.stream_tokens,
@@ -384,14 +383,13 @@ static FILE * nameless_file(const char * folder, struct lrnn_error * err) {
 
 static bool check_params(const struct window_params * p, struct lrnn_error * err) {
     if (p->length < 2 || p->length > WINDOW_MAX_LENGTH) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
-                "the window has %" PRId64 " tokens; expected 2 to %d", p->length,
-                WINDOW_MAX_LENGTH);
+        return error_bad_input(err, "the window has %" PRId64 " tokens; expected 2 to %d",
+                p->length, WINDOW_MAX_LENGTH);
     }
     for (int i = 0; i < p->n_contexts; ++i) {
         if (p->mode != WINDOW_PACKED || p->contexts[i] < 1 ||
                 p->contexts[i] > p->length - WINDOW_SAME_TARGETS) {
-            return error_set(err, LRNN_ERROR_BAD_INPUT,
+            return error_bad_input(err,
                     "context lengths need packed windows and 1 to %" PRId64
                     " tokens, so that %d targets follow; got %" PRId64,
                     p->length - WINDOW_SAME_TARGETS, WINDOW_SAME_TARGETS, p->contexts[i]);
@@ -405,7 +403,7 @@ static bool prepare(struct windows * ws, const char * folder, struct lrnn_error 
     struct window_params *       p = &ws->params;
 
     if (!info.has_tokenizer) {
-        return error_set(err, LRNN_ERROR_BAD_MODEL, "the model has no tokenizer");
+        return error_bad_model(err, "the model has no tokenizer");
     }
     p->min_doc_tokens =
             p->mode != WINDOW_DOCUMENT || p->min_doc_tokens == 0 || p->min_doc_tokens > p->length
@@ -418,12 +416,12 @@ static bool prepare(struct windows * ws, const char * folder, struct lrnn_error 
     ws->bos_window = p->bos == WINDOW_BOS_WINDOW;
     ws->summary.bos = ws->bos_doc ? "doc" : ws->bos_window ? "window" : "none";
     if ((ws->bos_doc || ws->bos_window) && ws->bos < 0) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
-                "bos is '%s', but the model has no bos token; expected 'none'", ws->summary.bos);
+        return error_bad_input(err, "bos is '%s', but the model has no bos token; expected 'none'",
+                ws->summary.bos);
     }
     if (p->eos == WINDOW_EOS_DOC && ws->eos < 0) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
-                "eos is 'doc', but the model has no eos token; expected 'none'");
+        return error_bad_input(
+                err, "eos is 'doc', but the model has no eos token; expected 'none'");
     }
     const size_t w = (size_t) p->length;
     ws->tokens = malloc(w * sizeof(*ws->tokens));
@@ -522,8 +520,8 @@ bool windows_read(
     struct window_header header;
     *window = (struct window) { .index = index };
     if (index < 0 || index >= ws->n * n_contexts) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "window %" PRId64 "; expected 0 to %" PRId64,
-                index, ws->n * n_contexts - 1);
+        return error_bad_input(
+                err, "window %" PRId64 "; expected 0 to %" PRId64, index, ws->n * n_contexts - 1);
     }
     bool ok = fseeko(ws->file, ws->offsets[index / n_contexts], SEEK_SET) == 0 &&
               fread(&header, sizeof(header), 1, ws->file) == 1;

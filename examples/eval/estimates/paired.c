@@ -14,16 +14,15 @@
 
 static bool same_text(const char * key, const char * a, const char * b, struct lrnn_error * err) {
     if (strcmp(a, b) != 0) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "%s is '%.64s' in one and '%.64s' in the other",
-                key, a, b);
+        return error_bad_input(err, "%s is '%.64s' in one and '%.64s' in the other", key, a, b);
     }
     return true;
 }
 
 static bool same_number(const char * key, int64_t a, int64_t b, struct lrnn_error * err) {
     if (a != b) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
-                "%s is %" PRId64 " in one and %" PRId64 " in the other", key, a, b);
+        return error_bad_input(
+                err, "%s is %" PRId64 " in one and %" PRId64 " in the other", key, a, b);
     }
     return true;
 }
@@ -157,8 +156,8 @@ bool comparison_make(const struct summary * base, const struct summary * other,
                 base->meta.model, other->meta.model, why.text);
     }
     if (!same_ranges(&base->buckets, &other->buckets)) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "%s and %s have different buckets",
-                base->meta.model, other->meta.model);
+        return error_bad_input(
+                err, "%s and %s have different buckets", base->meta.model, other->meta.model);
     }
     const int64_t ta = base->extrapolation.trained_length;
     const int64_t tb = other->extrapolation.trained_length;
@@ -420,8 +419,8 @@ bool byte_comparison_make(const struct scores * base, const struct scores * othe
         error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory to compare %s and %s", base->meta.model,
                 other->meta.model);
     } else if (c->bytes == 0) {
-        error_set(err, LRNN_ERROR_BAD_INPUT, "%s and %s have no text in common", base->meta.model,
-                other->meta.model);
+        error_bad_input(
+                err, "%s and %s have no text in common", base->meta.model, other->meta.model);
         ok = false;
     }
     return ok;

@@ -64,7 +64,7 @@ static bool make_buckets(
     struct position_range * ranges = arena_alloc(s->arena, RANGES_MAX_BUCKETS * sizeof(*ranges));
     const int               n = ranges != NULL ? ranges_of_buckets(s->length, bucket, ranges) : 0;
     if (n < 0) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
+        return error_bad_input(err,
                 "%s: bucket is %" PRId64 ", which cuts %" PRId64 " positions into more than %d",
                 s->meta.model, bucket, s->length, RANGES_MAX_BUCKETS);
     }

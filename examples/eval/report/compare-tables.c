@@ -123,7 +123,7 @@ bool kl_report_make(struct kl_report * r, const struct kl_windows * found, int64
         r->n_ranges = ranges_of_buckets(last, bucket, ranges);
         if (r->n_ranges < 0) {
             free(ranges);
-            return error_set(err, LRNN_ERROR_BAD_INPUT,
+            return error_bad_input(err,
                     "bucket is %" PRId64 ", which cuts %" PRId64 " positions into more than %d",
                     bucket, last, RANGES_MAX_BUCKETS);
         }

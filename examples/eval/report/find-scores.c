@@ -91,8 +91,7 @@ static bool files_find(
                 return false;
             }
             if (search.n_found == 0) {
-                return error_set(
-                        err, LRNN_ERROR_BAD_FILE, "%s: no score files (*.nll) in it", paths[i]);
+                return error_bad_file(err, "%s: no score files (*.nll) in it", paths[i]);
             }
         } else if (!files_add(list, paths[i], err)) {
             return false;
@@ -141,8 +140,7 @@ static bool read_runs(
             return false;
         }
         if (r->runs[run].scores.n_windows == 0) {
-            return error_set(
-                    err, LRNN_ERROR_BAD_FILE, "%s: no finished window in it yet", paths[0]);
+            return error_bad_file(err, "%s: no finished window in it yet", paths[0]);
         }
     }
     return true;

@@ -32,8 +32,8 @@ static bool partial_path(const struct score_params * params, int64_t first, char
         struct lrnn_error * err) {
     if (snprintf(path, PATH_SIZE, "%s/%" PRId64 ".partial", params->checkpoints, first) >=
             PATH_SIZE) {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "%s: the path is too long for a checkpoint",
-                params->checkpoints);
+        return error_bad_file(
+                err, "%s: the path is too long for a checkpoint", params->checkpoints);
     }
     return true;
 }
@@ -43,8 +43,8 @@ static bool state_path(const struct score_params * params, const struct score_gr
     const int n = snprintf(path, PATH_SIZE, "%s/%" PRId64 ".%" PRId64 ".%" PRId64 ".state",
             params->checkpoints, g->first, g->n_calls, s);
     if (n >= PATH_SIZE) {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "%s: the path is too long for a checkpoint",
-                params->checkpoints);
+        return error_bad_file(
+                err, "%s: the path is too long for a checkpoint", params->checkpoints);
     }
     return true;
 }
@@ -141,11 +141,11 @@ static bool load_partial(const struct score_params * params, struct score_group 
     struct header header;
     if (!get(r, &header, sizeof(header)) ||
             memcmp(header.magic, MAGIC, sizeof(header.magic)) != 0) {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "not a checkpoint");
+        return error_bad_file(err, "not a checkpoint");
     }
     if (memcmp(header.identity, params->identity, sizeof(header.identity)) != 0 ||
             header.first != g->first || header.n != g->n) {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "belongs to another run");
+        return error_bad_file(err, "belongs to another run");
     }
     g->n_calls = header.n_calls;
     for (int64_t s = 0; s < g->n; ++s) {
@@ -153,25 +153,25 @@ static bool load_partial(const struct score_params * params, struct score_group 
         struct slot_header  h;
         if (!get(r, &h, sizeof(h)) || h.n_tokens != slot->window.n_tokens || h.at < 0 ||
                 h.at > h.n_tokens) {
-            return error_set(err, LRNN_ERROR_BAD_FILE, "damaged");
+            return error_bad_file(err, "damaged");
         }
         slot->at = h.at;
         has_state[s] = h.has_state != 0;
         if (!get(r, slot->nll, n_found(slot) * sizeof(*slot->nll)) ||
                 !get(r, slot->flags, n_found(slot))) {
-            return error_set(err, LRNN_ERROR_BAD_FILE, "damaged");
+            return error_bad_file(err, "damaged");
         }
         if (params->state_norm &&
                 (!get(r, &slot->n_norms, sizeof(slot->n_norms)) || slot->n_norms < 0 ||
                         slot->n_norms > slot->max_norms ||
                         !get(r, slot->norms, (size_t) slot->n_norms * sizeof(*slot->norms)))) {
-            return error_set(err, LRNN_ERROR_BAD_FILE, "damaged");
+            return error_bad_file(err, "damaged");
         }
     }
     const uint64_t sum = r->sum;
     uint64_t       stored;
     if (!get(r, &stored, sizeof(stored)) || stored != sum) {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "damaged: wrong checksum");
+        return error_bad_file(err, "damaged: wrong checksum");
     }
     return true;
 }

@@ -181,20 +181,19 @@ size_t score_header_check(
         const char * file, const uint8_t * data, size_t size, struct lrnn_error * err) {
     uint32_t version, n_text;
     if (size < SCORE_PREFIX_SIZE || memcmp(data, MAGIC, sizeof(MAGIC)) != 0) {
-        error_set(err, LRNN_ERROR_BAD_FILE,
-                "%s: not a score file; expected \"LRNN-NLL\" at its start", file);
+        error_bad_file(err, "%s: not a score file; expected \"LRNN-NLL\" at its start", file);
         return 0;
     }
     memcpy(&version, data + 8, 4);
     memcpy(&n_text, data + 12, 4);
     if (version != VERSION) {
-        error_set(err, LRNN_ERROR_BAD_FILE, "%s: score file version %" PRIu32 "; expected %" PRIu32,
-                file, version, VERSION);
+        error_bad_file(err, "%s: score file version %" PRIu32 "; expected %" PRIu32, file, version,
+                VERSION);
         return 0;
     }
     if (n_text > SCORE_MAX_TEXT || n_text % 8 != 0 ||
             size - SCORE_PREFIX_SIZE < (size_t) n_text + SCORE_DIGEST_SIZE) {
-        error_set(err, LRNN_ERROR_BAD_FILE,
+        error_bad_file(err,
                 "%s: the header text at byte 16 has %" PRIu32
                 " bytes, but the file ends at byte %zu",
                 file, n_text, size);
@@ -206,8 +205,8 @@ size_t score_header_check(
     sha256_add(&sha, data + SCORE_PREFIX_SIZE, n_text);
     sha256_end(&sha, digest);
     if (memcmp(digest, data + SCORE_PREFIX_SIZE + n_text, SCORE_DIGEST_SIZE) != 0) {
-        error_set(err, LRNN_ERROR_BAD_FILE, "%s: the header is damaged: wrong SHA-256 at byte %zu",
-                file, SCORE_PREFIX_SIZE + (size_t) n_text);
+        error_bad_file(err, "%s: the header is damaged: wrong SHA-256 at byte %zu", file,
+                SCORE_PREFIX_SIZE + (size_t) n_text);
         return 0;
     }
     return SCORE_PREFIX_SIZE + (size_t) n_text + SCORE_DIGEST_SIZE;
@@ -217,7 +216,7 @@ static bool parse_value(const char * file, const struct key * key, char * value,
         struct score_meta * meta, struct lrnn_error * err) {
     if (key->type == KEY_TEXT) {
         if (!unescape(value)) {
-            return error_set(err, LRNN_ERROR_BAD_FILE,
+            return error_bad_file(err,
                     "%s: header key %s: unknown escape; expected \\n, \\r or \\\\", file,
                     key->name);
         }
@@ -229,7 +228,7 @@ static bool parse_value(const char * file, const struct key * key, char * value,
     errno = 0;
     const long long number = strtoll(value, &end, 10);
     if (errno != 0 || end == value || *end != '\0' || number < key->min || number > key->max) {
-        return error_set(err, LRNN_ERROR_BAD_FILE,
+        return error_bad_file(err,
                 "%s: header key %s is '%.32s'; expected a number from %" PRId64 " to %" PRId64,
                 file, key->name, value, key->min, key->max);
     }
@@ -241,8 +240,7 @@ bool score_meta_parse(const char * file, char * text, size_t size, struct score_
         struct lrnn_error * err) {
     *meta = (struct score_meta) { 0 };
     if (memchr(text, '\0', size) != NULL) {
-        return error_set(
-                err, LRNN_ERROR_BAD_FILE, "%s: the header text contains a zero byte", file);
+        return error_bad_file(err, "%s: the header text contains a zero byte", file);
     }
     char * p = text;
     char * end = text + size;
@@ -258,9 +256,8 @@ bool score_meta_parse(const char * file, char * text, size_t size, struct score_
                 continue;
             }
             const int n_shown = (int) ((stop != NULL ? stop : end) - line);
-            return error_set(err, LRNN_ERROR_BAD_FILE,
-                    "%s: line %d of the header is '%.*s'; expected the key %s", file, line_number,
-                    n_shown < 40 ? n_shown : 40, line, KEYS[i].name);
+            return error_bad_file(err, "%s: line %d of the header is '%.*s'; expected the key %s",
+                    file, line_number, n_shown < 40 ? n_shown : 40, line, KEYS[i].name);
         }
         *stop = '\0';
         p = stop + 1;
@@ -271,18 +268,17 @@ bool score_meta_parse(const char * file, char * text, size_t size, struct score_
     }
     for (; p < end; ++p) {
         if (*p != '\n') {
-            return error_set(err, LRNN_ERROR_BAD_FILE,
-                    "%s: the header text continues after the key %s", file, KEYS[N_KEYS - 1].name);
+            return error_bad_file(err, "%s: the header text continues after the key %s", file,
+                    KEYS[N_KEYS - 1].name);
         }
     }
     if (*meta->probe != '\0' && strcmp(meta->probe, "state-norm") != 0) {
-        return error_set(err, LRNN_ERROR_BAD_FILE,
-                "%s: header key probe is '%.32s'; expected state-norm", file, meta->probe);
+        return error_bad_file(
+                err, "%s: header key probe is '%.32s'; expected state-norm", file, meta->probe);
     }
     if (meta->shard > meta->n_shards) {
-        return error_set(err, LRNN_ERROR_BAD_FILE,
-                "%s: header key shard is %" PRId64 "; expected 1 to %" PRId64, file, meta->shard,
-                meta->n_shards);
+        return error_bad_file(err, "%s: header key shard is %" PRId64 "; expected 1 to %" PRId64,
+                file, meta->shard, meta->n_shards);
     }
     return true;
 }

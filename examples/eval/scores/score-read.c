@@ -94,14 +94,12 @@ static bool check_window(
         const struct score_window * w, const struct score_meta * meta, struct lrnn_error * err) {
     const bool fixed = strcmp(meta->mode, "document") != 0 && *meta->same_targets == '\0';
     if (w->index < 0 || w->index >= meta->n_windows) {
-        return error_set(err, LRNN_ERROR_BAD_FILE,
-                "its window is %" PRId64 "; the run has %" PRId64 " windows", w->index,
-                meta->n_windows);
+        return error_bad_file(err, "its window is %" PRId64 "; the run has %" PRId64 " windows",
+                w->index, meta->n_windows);
     }
     if (fixed && w->n_targets != meta->window - 1) {
-        return error_set(err, LRNN_ERROR_BAD_FILE,
-                "window %" PRId64 " has %" PRId64 " targets; expected %" PRId64, w->index,
-                w->n_targets, meta->window - 1);
+        return error_bad_file(err, "window %" PRId64 " has %" PRId64 " targets; expected %" PRId64,
+                w->index, w->n_targets, meta->window - 1);
     }
     const int64_t n_files = count_names(meta->files);
     const int64_t n_sources = count_names(meta->sources);
@@ -111,7 +109,7 @@ static bool check_window(
         if (s->first <= before || (i == 0 && s->first != 0) || s->first > w->n_targets ||
                 s->document < 0 || s->byte < 0 || s->file < 0 || s->file >= n_files ||
                 s->source < -1 || s->source >= n_sources) {
-            return error_set(err, LRNN_ERROR_BAD_FILE,
+            return error_bad_file(err,
                     "span %d of window %" PRId64 " (token %" PRId64 ", document %" PRId64
                     ", file %d, source %d) is out of order or out of range",
                     i, w->index, s->first, s->document, s->file, s->source);
@@ -122,7 +120,7 @@ static bool check_window(
     for (int32_t i = 0; i < w->n_norms; ++i) {
         const struct score_norm * n = &w->norms[i];
         if (n->at <= before || n->at > w->n_targets + 1 || n->layer < 0 || n->norm < 0.0f) {
-            return error_set(err, LRNN_ERROR_BAD_FILE,
+            return error_bad_file(err,
                     "norm %d of window %" PRId64 " (%g of layer %d after %" PRId64
                     " tokens) is out of order or out of range",
                     i, w->index, (double) n->norm, n->layer, n->at);
@@ -131,7 +129,7 @@ static bool check_window(
     }
     for (int64_t i = 0; i < w->n_targets; ++i) {
         if ((w->flags[i] & ~(SCORE_COUNTED | SCORE_TOP1)) != 0) {
-            return error_set(err, LRNN_ERROR_BAD_FILE,
+            return error_bad_file(err,
                     "target %" PRId64 " of window %" PRId64 " has flags %u; expected 0 to 3", i + 1,
                     w->index, w->flags[i]);
         }
@@ -176,14 +174,14 @@ enum score_record score_record_read(const char * file, const uint8_t * data, siz
         if (is_zero(record, left)) {
             return SCORE_RECORD_TORN;
         }
-        error_set(err, LRNN_ERROR_BAD_FILE, "%s: expected a record at byte %zu", file, *at);
+        error_bad_file(err, "%s: expected a record at byte %zu", file, *at);
         return SCORE_RECORD_BAD;
     }
     if (window->n_targets < 1 || window->n_targets >= meta->window || n_spans < 1 ||
             n_spans > window->n_targets + 1 ||
             (has_norms && (n_norms < 0 || n_norms > window->n_targets + 1)) ||
             n_body != body_size(window->n_targets, n_spans, n_norms)) {
-        error_set(err, LRNN_ERROR_BAD_FILE,
+        error_bad_file(err,
                 "%s: the record at byte %zu has %" PRIu32 " bytes for %" PRId64 " targets, %" PRId64
                 " spans and %" PRId64 " norms, which do not match; windows have %" PRId64 " tokens",
                 file, *at, n_body, window->n_targets, n_spans, has_norms ? n_norms : 0,
@@ -199,8 +197,7 @@ enum score_record score_record_read(const char * file, const uint8_t * data, siz
         if (left == (size_t) RECORD_PREFIX + n_body + CHECKSUM) {
             return SCORE_RECORD_TORN;
         }
-        error_set(err, LRNN_ERROR_BAD_FILE, "%s: the record at byte %zu is damaged: wrong checksum",
-                file, *at);
+        error_bad_file(err, "%s: the record at byte %zu is damaged: wrong checksum", file, *at);
         return SCORE_RECORD_BAD;
     }
     const uint8_t * p = body + BODY_PREFIX + (has_norms ? sizeof(n_norms) : 0);
@@ -260,7 +257,7 @@ static bool map_file(struct shard * s, struct lrnn_error * err) {
     if (fd < 0 || fstat(fd, &st) != 0) {
         error_system(err, "%s: cannot be read", s->path);
     } else if (!S_ISREG(st.st_mode) || st.st_size == 0) {
-        error_set(err, LRNN_ERROR_BAD_FILE, "%s: %s; expected a score file", s->path,
+        error_bad_file(err, "%s: %s; expected a score file", s->path,
                 S_ISREG(st.st_mode) ? "is empty" : "is not a regular file");
     } else {
         s->size = (size_t) st.st_size;
@@ -310,20 +307,19 @@ static bool check_shards(
         char         a[64], b[64];
         const char * key = score_meta_difference(first, &shards[i].meta, false, a, b);
         if (key != NULL) {
-            return error_set(err, LRNN_ERROR_BAD_FILE,
+            return error_bad_file(err,
                     "%s and %s are not of one run: %s is '%s' in one and '%s' in the other",
                     shards[0].path, shards[i].path, key, a, b);
         }
         if (shards[i].meta.shard == shards[i - 1].meta.shard) {
-            return error_set(err, LRNN_ERROR_BAD_FILE,
-                    "%s and %s overlap: both are shard %" PRId64 " of %" PRId64, shards[i - 1].path,
-                    shards[i].path, shards[i].meta.shard, first->n_shards);
+            return error_bad_file(err, "%s and %s overlap: both are shard %" PRId64 " of %" PRId64,
+                    shards[i - 1].path, shards[i].path, shards[i].meta.shard, first->n_shards);
         }
     }
     for (int i = 0; i < n && !partial; ++i) {
         const int64_t missing = i + 1;
         if (shards[i].meta.shard != missing || (i == n - 1 && missing != first->n_shards)) {
-            return error_set(err, LRNN_ERROR_BAD_FILE,
+            return error_bad_file(err,
                     "%s is shard %" PRId64 " of %" PRId64 "; shard %" PRId64 " is missing",
                     shards[i].path, shards[i].meta.shard, first->n_shards,
                     shards[i].meta.shard != missing ? missing : missing + 1);
@@ -344,7 +340,7 @@ static bool read_windows(struct shard * s, bool partial, struct score_window ** 
             case SCORE_RECORD_END:
             case SCORE_RECORD_TORN:
                 if (first + s->n_read < end && !partial) {
-                    return error_set(err, LRNN_ERROR_BAD_FILE,
+                    return error_bad_file(err,
                             "%s is unfinished: it has %" PRId64 " of %" PRId64
                             " windows; the run can be resumed",
                             s->path, s->n_read, end - first);
@@ -353,7 +349,7 @@ static bool read_windows(struct shard * s, bool partial, struct score_window ** 
             case SCORE_RECORD_OK: break;
         }
         if (window.index != first + s->n_read || window.index >= end) {
-            return error_set(err, LRNN_ERROR_BAD_FILE,
+            return error_bad_file(err,
                     "%s: found window %" PRId64 "; expected %" PRId64
                     " (the shard ends with %" PRId64 ")",
                     s->path, window.index, first + s->n_read, end - 1);
@@ -390,7 +386,7 @@ bool scores_read(const char * const * paths, int n_paths, bool partial, struct s
     size_t capacity = 0;
     *scores = (struct scores) { 0 };
     if (n_paths < 1) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "no score files");
+        return error_bad_input(err, "no score files");
     }
     bool            ok = open_all(paths, n_paths, scores, err);
     struct memory * m = scores->memory;

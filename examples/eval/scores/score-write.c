@@ -62,7 +62,7 @@ static struct score_writer * open_writer(
         fail(w, "cannot be opened for writing", err);
     } else if (lockf(w->fd, F_TLOCK, 0) != 0 && (errno == EAGAIN || errno == EACCES)) {
         // other errors mean that the file system has no locks
-        error_set(err, LRNN_ERROR_BAD_FILE, "%s: another process is writing to it", path);
+        error_bad_file(err, "%s: another process is writing to it", path);
     } else {
         return w;
     }
@@ -117,8 +117,7 @@ static void explain(const char * path, const uint8_t * data, size_t size,
     if (score_meta_parse(path, text, n_text, &old, err)) {
         char         a[64], b[64];
         const char * key = score_meta_difference(&old, meta, true, a, b);
-        error_set(err, LRNN_ERROR_BAD_FILE,
-                "%s belongs to another run: its %s is '%s', here it is '%s'", path,
+        error_bad_file(err, "%s belongs to another run: its %s is '%s', here it is '%s'", path,
                 key != NULL ? key : "header", a, b);
     }
     free(text);
@@ -136,7 +135,7 @@ static bool count_windows(struct score_writer * w, const uint8_t * data, size_t 
             case SCORE_RECORD_OK: break;
         }
         if (window.index != w->next || window.index >= w->end) {
-            return error_set(err, LRNN_ERROR_BAD_FILE,
+            return error_bad_file(err,
                     "%s: found window %" PRId64 "; expected %" PRId64
                     " (the shard ends with %" PRId64 ")",
                     w->path, window.index, w->next, w->end - 1);
@@ -199,7 +198,7 @@ bool score_writer_append(
         struct score_writer * w, const struct score_window * window, struct lrnn_error * err) {
     if (window->index != w->next || window->index >= w->end || window->n_targets < 1 ||
             window->n_targets > w->max_targets || window->n_spans < 1) {
-        return error_set(err, LRNN_ERROR_BAD_FILE,
+        return error_bad_file(err,
                 "%s: window %" PRId64 " with %" PRId64 " targets; expected window %" PRId64
                 " of %" PRId64 " with 1 to %" PRId64,
                 w->path, window->index, window->n_targets, w->next, w->end, w->max_targets);

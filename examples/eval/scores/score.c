@@ -298,7 +298,7 @@ static bool group_resume(struct engine * e, struct lrnn_error * err) {
             return true;
     }
     if (e->params->reset == SCORE_RESET_NEVER && e->group.first > e->params->first) {
-        return error_set(err, LRNN_ERROR_BAD_FILE,
+        return error_bad_file(err,
                 "reset is 'never', which needs the state before window %" PRId64
                 "; it is lost (%s), so start the run again",
                 e->group.first, why.text[0] != '\0' ? why.text : "there is no checkpoint");
@@ -441,7 +441,7 @@ bool score_run(struct lrnn_model * model, struct windows * windows, struct score
             params->n_batch < params->max_length ? params->n_batch : params->max_length;
     *result = (struct score_result) { 0 };
     if (params->group * params->n_batch > INT32_MAX) {
-        error_set(err, LRNN_ERROR_BAD_INPUT,
+        error_bad_input(err,
                 "%" PRId64 " windows of %" PRId64
                 " tokens per call; expected less than 2^31 tokens",
                 params->group, params->n_batch);
@@ -450,7 +450,7 @@ bool score_run(struct lrnn_model * model, struct windows * windows, struct score
         error_no_memory(err, "groups of %" PRId64 " windows", params->group);
     } else if (params->reset == SCORE_RESET_NEVER &&
                (params->group != 1 || info.n_layer_attention > 0)) {
-        error_set(err, LRNN_ERROR_BAD_INPUT,
+        error_bad_input(err,
                 "reset is 'never', which needs groups of one window and a model without attention "
                 "layers");
     } else {

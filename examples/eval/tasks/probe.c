@@ -83,8 +83,8 @@ static bool find_tokens(const struct lrnn_model * model, const struct task * tas
     for (int i = 0; i < task_n_symbols(task); ++i) {
         ids[i] = find_token(model, n_vocab, task_symbol(task, i));
         if (ids[i] < 0) {
-            return error_set(err, LRNN_ERROR_BAD_INPUT,
-                    "the model has no token '%s', which the task needs", task_symbol(task, i));
+            return error_bad_input(
+                    err, "the model has no token '%s', which the task needs", task_symbol(task, i));
         }
     }
     return lrnn_tokenize(model, "", 0, LRNN_TOKENIZE_ADD_BOS, prefix, n_prefix, err);

@@ -57,20 +57,20 @@ static int find_state(const struct reader * r, const char * name) {
 static bool expect_state(const struct reader * r, const char * name, int * state) {
     *state = find_state(r, name);
     return *state >= 0 ||
-           error_set(r->err, LRNN_ERROR_BAD_INPUT,
-                   "line %d of the automaton: '%s' is not one of its states", r->line, name);
+           error_bad_input(r->err, "line %d of the automaton: '%s' is not one of its states",
+                   r->line, name);
 }
 
 static bool expect_words(const struct reader * r, const char * key, const char * text, int n) {
     const int found = count_words(text);
-    return found == n || error_set(r->err, LRNN_ERROR_BAD_INPUT,
-                                 "line %d of the automaton: '%s' has %d words, expected %d",
-                                 r->line, key, found, n);
+    return found == n ||
+           error_bad_input(r->err, "line %d of the automaton: '%s' has %d words, expected %d",
+                   r->line, key, found, n);
 }
 
 static bool copy_name(const struct reader * r, char * out, const char * name) {
     if (strlen(name) >= TASK_NAME_MAX) {
-        return error_set(r->err, LRNN_ERROR_BAD_INPUT,
+        return error_bad_input(r->err,
                 "line %d of the automaton: a word has %zu bytes, expected at most %d", r->line,
                 strlen(name), TASK_NAME_MAX - 1);
     }
@@ -81,13 +81,13 @@ static bool copy_name(const struct reader * r, char * out, const char * name) {
 static bool read_states(struct reader * r, char * text) {
     const int n = count_words(text);
     if (r->n_states > 0 || n == 0 || n > TASK_STATES_MAX) {
-        return error_set(r->err, LRNN_ERROR_BAD_INPUT,
+        return error_bad_input(r->err,
                 "line %d of the automaton: expected one line of 1 to %d different states", r->line,
                 TASK_STATES_MAX);
     }
     for (const char * w = next_word(&text); w != NULL; w = next_word(&text)) {
         if (find_state(r, w) >= 0) {
-            return error_set(r->err, LRNN_ERROR_BAD_INPUT,
+            return error_bad_input(r->err,
                     "line %d of the automaton: expected one line of different states", r->line);
         }
         if (!copy_name(r, r->states[r->n_states], w)) {
@@ -100,8 +100,7 @@ static bool read_states(struct reader * r, char * text) {
 
 static bool read_outputs(struct reader * r, char * text) {
     if (r->n_outputs > 0) {
-        return error_set(r->err, LRNN_ERROR_BAD_INPUT,
-                "line %d of the automaton: expected one output", r->line);
+        return error_bad_input(r->err, "line %d of the automaton: expected one output", r->line);
     }
     if (!expect_words(r, "output", text, r->n_states)) {
         return false;
@@ -117,8 +116,7 @@ static bool read_outputs(struct reader * r, char * text) {
 
 static bool read_accept(struct reader * r, char * text) {
     if (r->n_outputs > 0) {
-        return error_set(r->err, LRNN_ERROR_BAD_INPUT,
-                "line %d of the automaton: expected one output", r->line);
+        return error_bad_input(r->err, "line %d of the automaton: expected one output", r->line);
     }
     for (int i = 0; i < r->n_states; ++i) {
         memcpy(r->outputs[i], "reject", sizeof("reject"));
@@ -174,7 +172,7 @@ static bool read_line(struct reader * r, char * text) {
         *colon = '\0';
     }
     if (colon == NULL || count_words(text) == 0) {
-        return error_set(r->err, LRNN_ERROR_BAD_INPUT,
+        return error_bad_input(r->err,
                 "line %d of the automaton is not 'states: …', 'start: …', 'output: …', 'accept: …' "
                 "or 'LETTER: …'",
                 r->line);
@@ -233,8 +231,7 @@ bool task_make_automaton(struct task * t, char * text, struct lrnn_error * err) 
     t->output = calloc(TASK_STATES_MAX + 1, sizeof(*t->output));
     if (r == NULL || t->next == NULL || t->output == NULL || !task_reserve(t, n + n_lines)) {
         free(r);
-        return error_set(
-                err, LRNN_ERROR_NO_MEMORY, "out of memory for an automaton of %d words", n);
+        return error_no_memory(err, "an automaton of %d words", n);
     }
     r->task = t;
     r->err = err;
@@ -248,7 +245,7 @@ bool task_make_automaton(struct task * t, char * text, struct lrnn_error * err) 
         ok = read_line(r, p);
     }
     if (ok && (r->n_states == 0 || t->start < 0 || t->n_letters == 0)) {
-        ok = error_set(err, LRNN_ERROR_BAD_INPUT, "the automaton has no %s",
+        ok = error_bad_input(err, "the automaton has no %s",
                 r->n_states == 0 ? "states"
                 : t->start < 0   ? "start"
                                  : "letters");

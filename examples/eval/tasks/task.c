@@ -197,14 +197,14 @@ static bool make(struct task * t, const char * spec, const char * automaton, siz
         }
     }
     if (strcmp(spec, "automaton") != 0) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
+        return error_bad_input(err,
                 "there is no task '%s'; expected parity, mod:M, S3 to S%d, A3 to A%d, mod-arith, "
                 "mod-brackets or automaton",
                 spec, TASK_POINTS_MAX, TASK_POINTS_MAX);
     }
     if (automaton == NULL) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
-                "the task 'automaton' needs an automaton, of a file or of the model");
+        return error_bad_input(
+                err, "the task 'automaton' needs an automaton, of a file or of the model");
     }
     char *     text = calloc(1, automaton_size + 1);
     const bool made = text != NULL &&
@@ -216,7 +216,7 @@ static bool make(struct task * t, const char * spec, const char * automaton, siz
 struct task * task_new(
         const char * name, const char * automaton, size_t automaton_size, struct lrnn_error * err) {
     struct task * t = calloc(1, sizeof(*t));
-    error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a task");
+    error_no_memory(err, "a task");
     if (t == NULL || !make(t, name, automaton, automaton_size, err)) {
         task_free(t);
         return NULL;
