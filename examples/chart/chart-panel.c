@@ -4,6 +4,7 @@
 
 #include "base/unicode.h"
 #include "chart/markup.h"
+#include "memory.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -420,9 +421,9 @@ static void write_label(
 
 static void write_labels(
         const struct chart_panel * p, FILE * out, const struct axis * x, const struct axis * y) {
-    struct label * labels = calloc((size_t) p->n_series + 2, sizeof(*labels));
+    struct label * labels = program_alloc((size_t) p->n_series + 1, sizeof(*labels));
     int            n = 0;
-    for (int i = 0; i < p->n_series && labels != NULL; ++i) {
+    for (int i = 0; i < p->n_series; ++i) {
         const struct chart_series * s = &p->series[i];
         int                         last = s->n - 1;
         while (last >= 0 && !isfinite(s->y[last])) {
@@ -432,9 +433,6 @@ static void write_labels(
         const double at =
                 last < 0 ? x->to : axis_coordinate(x, s->x[last + (s->kind == CHART_STEPS)]);
         labels[n++] = (struct label) { .series = i, .want = end, .x = at };
-    }
-    if (labels == NULL) {
-        return;
     }
     if (p->zero != NULL) {
         labels[n++] = (struct label) { .series = -1, .want = axis_coordinate(y, 0.0), .x = x->to };

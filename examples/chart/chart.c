@@ -2,6 +2,7 @@
 
 #include "chart/chart-impl.h"
 #include "chart/markup.h"
+#include "memory.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -225,17 +226,14 @@ static void write_content(const struct chart * c, FILE * out, double width, doub
     }
 }
 
-static bool write_chart(const struct chart * c, FILE * out, bool is_file) {
+void chart_write(const struct chart * c, bool is_file, FILE * out) {
     struct margins m = { .left = CHART_Y_LABEL + 12.0, .right = 16.0 };
     const int      across = c->n_stacks < c->n_across ? c->n_stacks : c->n_across;
     const int      n_rows = across > 0 ? (c->n_stacks + across - 1) / across : 0;
-    double *       heights = calloc((size_t) n_rows + 1, sizeof(*heights));
+    double *       heights = program_alloc((size_t) n_rows, sizeof(*heights));
     struct chart   chart = *c;
     double         total = 0.0;
 
-    if (heights == NULL) {
-        return false;
-    }
     chart.n_across = across > 0 ? across : 1;
     for (int b = 0; b < c->n_stacks; ++b) {
         for (int i = 0; i < c->stacks[b].n_panels; ++i) {
@@ -261,6 +259,7 @@ static bool write_chart(const struct chart * c, FILE * out, bool is_file) {
                        (c->subtitle != NULL ? 8.0 : 0.0);
     const double height = top + total + CHART_PAD;
 
+    fputs(is_file ? "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n" : "", out);
     fprintf(out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"lc\" viewBox=\"0 0 %.0f %.0f\" "
             "role=\"img\"",
@@ -285,16 +284,6 @@ static bool write_chart(const struct chart * c, FILE * out, bool is_file) {
     write_content(&chart, out, width, top, heights, &m);
     fputs("</svg>\n", out);
     free(heights);
-    return true;
-}
-
-bool chart_write_svg(const struct chart * chart, FILE * out) {
-    fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n", out);
-    return write_chart(chart, out, true);
-}
-
-bool chart_write_element(const struct chart * chart, FILE * out) {
-    return write_chart(chart, out, false);
 }
 
 void chart_write_dash(FILE * out, int dash) {

@@ -75,12 +75,10 @@ struct chart {
     double                     panel_width; // of the axes
 };
 
-// Writes an SVG file. Returns false if out of memory; for write errors, check ferror.
-bool chart_write_svg(const struct chart * chart, FILE * out);
-
-// For HTML: the style once, in the head, then any number of charts, each an <svg> element.
+// Writes an SVG file or, for HTML, an <svg> element, which needs the style once in the head. For
+// write errors, check ferror.
+void chart_write(const struct chart * chart, bool is_file, FILE * out);
 void chart_write_style(FILE * out);
-bool chart_write_element(const struct chart * chart, FILE * out);
 
 // A position or count on an axis: 512, 1k, 128k, 1.5k. Returns buf.
 const char * chart_power(double x, char buf[16]);

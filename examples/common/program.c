@@ -46,14 +46,6 @@ enum exit_code program_error(const struct lrnn_error * err) {
     return program_fail(exit_code_of(err->kind), "%s", err->text);
 }
 
-void * program_alloc(size_t n, size_t size) {
-    void * memory = calloc(n > 0 ? n : 1, size);
-    if (memory == NULL) {
-        exit(program_fail(EXIT_CODE_SYSTEM, "out of memory for %zu bytes", n * size));
-    }
-    return memory;
-}
-
 enum exit_code program_main(const struct program * program, int argc, char ** argv,
         enum exit_code (*run)(void * args), void * args) {
     struct lrnn_error err;

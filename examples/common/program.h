@@ -3,6 +3,7 @@
 // The frame of a program: parses the command line, runs, checks stdout, reports errors.
 
 #include "exit-code.h"
+#include "memory.h"
 #include "options.h"
 
 #include <stdio.h>
@@ -27,7 +28,3 @@ enum exit_code program_fail(enum exit_code code, const char * format, ...)
 
 // Prints an error of the library that ends the program. Returns the code of its kind.
 enum exit_code program_error(const struct lrnn_error * err);
-
-// Allocates zeroed memory for n elements; free it with free(). Ends the program with an error
-// message if there is none, so it is not for functions that have unfinished output.
-void * program_alloc(size_t n, size_t size);

@@ -101,13 +101,11 @@ static enum exit_code print(
         .paths = args->models.v,
         .models = m->models,
     };
-    const bool ok =
-            kl_report_make(&report, m->found, args->bucket_size, &err) &&
-            (args->json ? kl_report_write_json : kl_report_write_text)(&report, stdout, &err);
-    kl_report_free(&report);
-    if (!ok) {
+    if (!kl_report_make(&report, m->found, args->bucket_size, &err)) {
         return program_error(&err);
     }
+    (args->json ? kl_report_write_json : kl_report_write_text)(&report, stdout);
+    kl_report_free(&report);
     if (n_windows < STATS_MIN_BOOTSTRAP && !args->quiet) {
         program_say("%" PRId64 " windows: %s", n_windows,
                 n_windows < STATS_MIN_T ? "too few for intervals"

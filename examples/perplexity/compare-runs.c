@@ -17,54 +17,27 @@ struct args {
     const char *          bucket;
 };
 
-static bool print_table(const struct table * t, struct lrnn_error * err) {
-    if (t == NULL) {
-        return error_no_memory(err, "a table");
-    }
-    table_write_text(t, COLUMNS, false, stdout);
-    return true;
-}
-
-static bool compare_tokens(const struct summary * base, const struct summary * other,
-        struct arena * arena, struct lrnn_error * err) {
-    struct comparison c;
-    if (!comparison_make(base, other, &c, err)) {
-        return false;
-    }
-    const bool ok = print_table(comparison_table(&c, arena), err);
-    comparison_free(&c);
-    return ok;
-}
-
-static bool compare_bytes(const struct report_run * base, const struct report_run * other,
-        struct arena * arena, struct lrnn_error * err) {
-    struct byte_comparison c;
-    return byte_comparison_make(&base->scores, &other->scores,
-                   base->summary.extrapolation.trained_length,
-                   other->summary.extrapolation.trained_length, &c, err) &&
-           print_table(byte_comparison_table(
-                               &c, base->summary.meta.model, other->summary.meta.model, arena),
-                   err);
-}
-
 static bool compare_pair(
         const struct report_run * base, const struct report_run * other, struct lrnn_error * err) {
-    struct arena *    arena = arena_new();
-    bool              bytes_only, ok = false;
-    struct lrnn_error why;
-
-    if (arena == NULL) {
-        error_no_memory(err, "a table");
-    } else if (comparison_allowed(&base->summary.meta, &other->summary.meta, &bytes_only, &why)) {
-        ok = compare_tokens(&base->summary, &other->summary, arena, err);
-    } else if (bytes_only) {
-        ok = compare_bytes(base, other, arena, err);
-    } else {
-        error_set(err, why.kind, "%s and %s cannot be compared: %s", base->summary.meta.model,
-                other->summary.meta.model, why.text);
+    struct comparison      c = { 0 };
+    struct byte_comparison b;
+    bool                   bytes_only;
+    struct arena *         arena = program_arena();
+    struct table *         t = NULL;
+    if (comparison_allowed(&base->summary.meta, &other->summary.meta, &bytes_only, err)) {
+        t = comparison_make(&base->summary, &other->summary, &c, err) ? comparison_table(&c, arena)
+                                                                      : NULL;
+    } else if (byte_comparison_make(&base->scores, &other->scores,
+                       base->summary.extrapolation.trained_length,
+                       other->summary.extrapolation.trained_length, &b, err)) {
+        t = byte_comparison_table(&b, base->summary.meta.model, other->summary.meta.model, arena);
     }
+    if (t != NULL) {
+        table_write_text(t, COLUMNS, false, stdout);
+    }
+    comparison_free(&c);
     arena_free(arena);
-    return ok;
+    return t != NULL;
 }
 
 // Runs on different data sets are expected among several; the first refusal is an error only if no
@@ -76,8 +49,6 @@ static enum exit_code compare_sides(const struct report sides[2]) {
         for (int j = 0; j < sides[1].n_runs; ++j) {
             if (compare_pair(&sides[0].runs[i], &sides[1].runs[j], &err)) {
                 compared = true;
-            } else if (err.kind == LRNN_ERROR_NO_MEMORY) {
-                return program_error(&err);
             } else if (first.kind == LRNN_ERROR_NONE) {
                 first = err;
             }

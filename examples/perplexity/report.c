@@ -36,7 +36,7 @@ struct args {
 struct format {
     const char * word;
     const char * file; // in the folder --out; NULL: stdout
-    bool (*write)(const struct report * r, FILE * out);
+    void (*write)(const struct report * r, FILE * out);
 };
 
 static const struct format FORMATS[] = {
@@ -113,12 +113,7 @@ static bool write_file(const struct report * r, const struct format * f, const c
     if (!atomic_file_open(&file, path, err)) {
         return false;
     }
-    const bool written = f->write(r, file.file);
-    if (!written || ferror(file.file)) {
-        atomic_file_cancel(&file);
-        return error_set(err, LRNN_ERROR_NO_MEMORY, "%s: %s", path,
-                written ? "cannot be written" : "out of memory");
-    }
+    f->write(r, file.file);
     return atomic_file_commit(&file, err);
 }
 
@@ -145,19 +140,16 @@ static enum exit_code check_outputs(
 static enum exit_code write_all(
         const struct report * r, const bool wanted[N_FORMATS], const char * folder) {
     const struct report_screen screen = find_screen();
-    struct lrnn_error          err = { LRNN_ERROR_NO_MEMORY, "out of memory" };
+    struct lrnn_error          err;
     char                       path[4096];
     const enum exit_code       code = check_outputs(r, wanted, folder);
     for (int i = 0; i < N_FORMATS && code == EXIT_CODE_OK; ++i) {
-        const bool is_file = FORMATS[i].file != NULL;
-        if (!wanted[i]) {
-            continue;
-        }
-        if (!(is_file ? write_file(r, &FORMATS[i], path_of(&FORMATS[i], folder, path), &err)
-                      : report_write_text(r, &screen, stdout))) {
-            return program_error(&err);
-        }
-        if (is_file) {
+        if (wanted[i] && FORMATS[i].file == NULL) {
+            report_write_text(r, &screen, stdout);
+        } else if (wanted[i]) {
+            if (!write_file(r, &FORMATS[i], path_of(&FORMATS[i], folder, path), &err)) {
+                return program_error(&err);
+            }
             fprintf(program_stderr(), "wrote %s\n", path);
         }
     }

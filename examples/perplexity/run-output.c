@@ -23,9 +23,9 @@ enum exit_code run_print_result(const struct run_files * files, int64_t n_window
     printf("%s: %" PRId64 " of %" PRId64 " windows", files->scores, s.n_windows, n_windows);
     if (total->tokens > 0) {
         printf(", %" PRId64 " targets, perplexity %.6g", total->tokens,
-                loss_value(total, LOSS_PPL));
+                loss_in(total, LOSS_PPL).value);
         if (total->bytes > 0) {
-            printf(", %.5f bits per byte", loss_value(total, LOSS_BPB));
+            printf(", %.5f bits per byte", loss_in(total, LOSS_BPB).value);
         }
         printf(", top-1 %.4f", (double) total->hits / (double) total->tokens);
     }

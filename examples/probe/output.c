@@ -427,5 +427,5 @@ void output_svg(FILE * out, const struct probed * probed, int n) {
         .n_across = d.n_panels < 4 ? 1 : 2,
         .panel_width = 480,
     };
-    chart_write_svg(&chart, out);
+    chart_write(&chart, true, out);
 }

@@ -232,7 +232,7 @@ static void test_summary(struct test * t) {
     const struct position_range ranges[4] = { { 1, 50 }, { 51, 100 }, { 1, 100 },
         { 101, 200 } }; // the last is beyond the end
     struct kl_summary           s[4];
-    test_check(t, kl_summarize(&all, ranges, 4, s), "out of memory");
+    kl_summarize(&all, ranges, 4, s);
     test_check(t, s[0].n == 99 && s[1].n == 100 && s[2].n == 199 && s[3].n == 0, "counts");
     test_check(t, fabs(s[2].kl.value - (199.0 * 200.0 / 2.0 - 100.0) / 199.0) < 1e-9, "mean: %g",
             s[2].kl.value);

@@ -32,19 +32,18 @@ static struct text write_form(struct test * t, const struct report * r, enum for
     const struct report_screen narrow = { .columns = 80, .utf8 = true };
     struct text                text = { 0 };
     FILE *                     out = open_memstream(&text.data, &text.size);
-    bool                       ok = out != NULL;
     switch (form) {
-        case JSON: ok = ok && report_write_json(r, out); break;
-        case BUCKETS: ok = ok && report_write_buckets_csv(r, out); break;
-        case PREFIX: ok = ok && report_write_prefix_csv(r, out); break;
-        case SVG: ok = ok && report_write_svg(r, out); break;
-        case HTML: ok = ok && report_write_html(r, out); break;
-        case TABLE: ok = ok && report_write_text(r, &wide, out); break;
-        case TABLE_80: ok = ok && report_write_text(r, &narrow, out); break;
+        case JSON: report_write_json(r, out); break;
+        case BUCKETS: report_write_buckets_csv(r, out); break;
+        case PREFIX: report_write_prefix_csv(r, out); break;
+        case SVG: report_write_svg(r, out); break;
+        case HTML: report_write_html(r, out); break;
+        case TABLE: report_write_text(r, &wide, out); break;
+        case TABLE_80: report_write_text(r, &narrow, out); break;
         case N_FORMS: break;
     }
     fclose(out);
-    test_check(t, ok && text.size > 0, "%s was written", FORM_NAMES[form]);
+    test_check(t, text.size > 0, "%s was written", FORM_NAMES[form]);
     return text;
 }
 
@@ -487,7 +486,7 @@ static void test_chart(struct test * t) {
     };
     struct text text = { 0 };
     FILE *      out = open_memstream(&text.data, &text.size);
-    test_check(t, chart_write_svg(&chart, out), "a chart");
+    chart_write(&chart, true, out);
     fclose(out);
     check_xml(t, &text, "a chart");
 

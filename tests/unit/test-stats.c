@@ -99,7 +99,8 @@ static bool ratio(
     for (int i = 0; i < n; ++i) {
         x[i] = (struct stats_pair) { num[i], den[i] };
     }
-    return stats_ratios(x, n, 1, seed, e);
+    stats_ratios(x, n, 1, seed, e);
+    return e->n <= n;
 }
 
 // Five windows: means 2, 3, 4, 5, 6 over 10 tokens each. Mean 4, sd √2.5, se √(2.5/5) = √0.5,
@@ -237,7 +238,7 @@ static void test_paired(struct test * t) {
             "paired %g .. %g", ed.lo, ed.hi);
 
     // columns of one call equal single calls to the bit, and so does a second call
-    test_check(t, stats_ratios(&x[0][0], N, COLS, STATS_SEED, both), "columns");
+    stats_ratios(&x[0][0], N, COLS, STATS_SEED, both);
     test_check(t, is_same(&both[0], &ea) && is_same(&both[1], &ed), "columns equal single calls");
     test_check(t, ratio(a, den, N, STATS_SEED, &again) && is_same(&again, &ea),
             "a second call gives the same");
@@ -252,8 +253,7 @@ static void test_paired(struct test * t) {
 
     // with equal denominators, the difference of ratios is the ratio of differences; b = 0
     // subtracts nothing
-    test_check(
-            t, stats_differences(&x[0][0], &y[0][0], N, COLS, STATS_SEED, paired), "differences");
+    stats_differences(&x[0][0], &y[0][0], N, COLS, STATS_SEED, paired);
     test_check(t,
             fabs(paired[0].value - ed.value) < 1e-12 && fabs(paired[0].se - ed.se) < 1e-12 &&
                     fabs(paired[0].lo - ed.lo) < 1e-12 && fabs(paired[0].hi - ed.hi) < 1e-12,
@@ -263,10 +263,8 @@ static void test_paired(struct test * t) {
     // a window that one side lacks is excluded on both
     y[3][0].den = 0.0;
     a[3] = b[3] = diff[3] = den[3] = 0.0;
-    test_check(t,
-            stats_differences(&x[0][0], &y[0][0], N, COLS, STATS_SEED, paired) &&
-                    ratio(diff, den, N, STATS_SEED, &again),
-            "with a missing window");
+    stats_differences(&x[0][0], &y[0][0], N, COLS, STATS_SEED, paired);
+    ratio(diff, den, N, STATS_SEED, &again);
     test_check(t,
             paired[0].n == N - 1 && fabs(paired[0].value - again.value) < 1e-12 &&
                     fabs(paired[0].lo - again.lo) < 1e-12,
@@ -301,10 +299,8 @@ static void test_different_denominators(struct test * t) {
                 (sa - a[i].num) / (na - a[i].den) - (sb - b[i].num) / (nb - b[i].den) - mean;
         var += d * d * (N - 1.0) / N;
     }
-    test_check(t,
-            stats_differences(a, b, N, 1, STATS_SEED, &e) &&
-                    fabs(e.value - (sa / na - sb / nb)) < 1e-12,
-            "value %g", e.value);
+    stats_differences(a, b, N, 1, STATS_SEED, &e);
+    test_check(t, fabs(e.value - (sa / na - sb / nb)) < 1e-12, "value %g", e.value);
     test_check(t, fabs(e.se / sqrt(var) - 1.0) < 0.01, "standard error %g, jackknife %g", e.se,
             sqrt(var));
     test_check(t, fabs((e.hi - e.lo) / (2.0 * 1.96 * e.se) - 1.0) < 0.1,

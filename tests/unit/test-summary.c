@@ -50,13 +50,13 @@ static void test_uniform_model(struct test * t) {
 
     for (size_t g = 0; g < sizeof(groups) / sizeof(groups[0]); ++g) {
         for (int i = 0; i < groups[g]->n; ++i, n++) {
-            const struct loss * f = &groups[g]->at[i];
+            const struct loss *       f = &groups[g]->at[i];
+            const struct loss_in_unit ppl = loss_in(f, LOSS_PPL);
+            // the nll is a float
             test_check(t,
-                    near(loss_value(f, LOSS_PPL), V, 1e-6) && near(loss_lo(f, LOSS_PPL), V, 1e-6) &&
-                            near(loss_hi(f, LOSS_PPL), V, 1e-6),
-                    // the nll is a float
-                    "a uniform model: perplexity %g at %d-%d", loss_value(f, LOSS_PPL),
-                    (int) f->range.from, (int) f->range.to);
+                    near(ppl.value, V, 1e-6) && near(ppl.lo, V, 1e-6) && near(ppl.hi, V, 1e-6),
+                    "a uniform model: perplexity %g at %d-%d", ppl.value, (int) f->range.from,
+                    (int) f->range.to);
         }
     }
     for (int64_t i = 0; i < s.n_positions; ++i, n++) {

@@ -1,7 +1,7 @@
 #include "eval/estimates/kl.h"
 
-#include "base/buffer.h"
 #include "base/error.h"
+#include "memory.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -65,18 +65,13 @@ void kl_windows_free(struct kl_windows * w) {
 }
 
 // Appends a window of n positions, none scored.
-static bool append(struct kl_windows * w, int64_t n) {
-    struct kl_position * at = calloc((size_t) (n > 0 ? n : 1), sizeof(*at));
-    if (at == NULL ||
-            !array_grow(&w->windows, &w->capacity, (size_t) w->n + 1, sizeof(*w->windows))) {
-        free(at);
-        return false;
-    }
+static void append(struct kl_windows * w, int64_t n) {
+    struct kl_position * at = program_alloc((size_t) n, sizeof(*at));
     for (int64_t i = 0; i < n; ++i) {
         at[i].kl = NAN;
     }
+    program_grow(&w->windows, &w->capacity, (size_t) w->n + 1, sizeof(*w->windows));
     w->windows[w->n++] = (struct kl_window) { n, at };
-    return true;
 }
 
 static bool all_finite(const float * x, int64_t n) {
@@ -97,10 +92,7 @@ bool kl_measure(struct lrnn_session * const * sessions, int n_sessions, int64_t 
         }
     }
     for (int s = 1; s < n_sessions; ++s) {
-        if (!append(&out[s - 1], window->n_tokens - 1)) {
-            return error_no_memory(err, "the %" PRId64 " positions of window %" PRId64,
-                    window->n_tokens - 1, window->index);
-        }
+        append(&out[s - 1], window->n_tokens - 1);
     }
     for (int64_t at = 0; at < window->n_tokens - 1; at += n_batch) {
         const int64_t n = n_batch < window->n_tokens - 1 - at ? n_batch : window->n_tokens - 1 - at;
@@ -142,7 +134,8 @@ bool kl_measure(struct lrnn_session * const * sessions, int n_sessions, int64_t 
 
 enum column { COLUMN_KL, COLUMN_P, COLUMN_Q, COLUMN_TOP, N_COLUMNS };
 
-static bool summarize(const struct kl_windows * w, struct position_range range,
+// - columns, kl: room for the windows and for all positions
+static void summarize(const struct kl_windows * w, struct position_range range,
         struct stats_pair * columns, double * kl, struct kl_summary * out) {
     int64_t n = 0;
     for (int64_t i = 0; i < w->n; ++i) {
@@ -171,42 +164,34 @@ static bool summarize(const struct kl_windows * w, struct position_range range,
         out->kl_max = kl[n - 1];
     }
     struct stats_estimate estimates[N_COLUMNS];
-    if (!stats_ratios(columns, w->n, N_COLUMNS, STATS_SEED, estimates)) {
-        return false;
-    }
+    stats_ratios(columns, w->n, N_COLUMNS, STATS_SEED, estimates);
     out->kl = estimates[COLUMN_KL];
     out->nll_p = estimates[COLUMN_P];
     out->nll_q = estimates[COLUMN_Q];
     out->same_top = estimates[COLUMN_TOP];
 
     // p and q in one call, so that they share the draws
-    struct stats_pair * p = malloc((size_t) (2 * w->n + 1) * sizeof(*p));
-    if (p == NULL) {
-        return false;
-    }
+    struct stats_pair * p = program_alloc((size_t) (2 * w->n), sizeof(*p));
     struct stats_pair * q = p + w->n;
     for (int64_t i = 0; i < w->n; ++i) {
         p[i] = columns[i * N_COLUMNS + COLUMN_P];
         q[i] = columns[i * N_COLUMNS + COLUMN_Q];
     }
-    const bool ok = stats_differences(q, p, w->n, 1, STATS_SEED, &out->change);
+    stats_differences(q, p, w->n, 1, STATS_SEED, &out->change);
     free(p);
-    return ok;
 }
 
-bool kl_summarize(const struct kl_windows * w, const struct position_range * ranges, int n_ranges,
+void kl_summarize(const struct kl_windows * w, const struct position_range * ranges, int n_ranges,
         struct kl_summary * out) {
     int64_t n = 0;
     for (int64_t i = 0; i < w->n; ++i) {
         n += w->windows[i].n;
     }
-    struct stats_pair * columns = malloc((size_t) (w->n * N_COLUMNS + 1) * sizeof(*columns));
-    double *            kl = malloc((size_t) (n + 1) * sizeof(*kl));
-    bool                ok = columns != NULL && kl != NULL;
-    for (int i = 0; i < n_ranges && ok; ++i) {
-        ok = summarize(w, ranges[i], columns, kl, &out[i]);
+    struct stats_pair * columns = program_alloc((size_t) (w->n * N_COLUMNS), sizeof(*columns));
+    double *            kl = program_alloc((size_t) n, sizeof(*kl));
+    for (int i = 0; i < n_ranges; ++i) {
+        summarize(w, ranges[i], columns, kl, &out[i]);
     }
     free(columns);
     free(kl);
-    return ok;
 }

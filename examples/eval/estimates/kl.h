@@ -64,6 +64,6 @@ struct kl_summary {
     struct stats_estimate same_top; // fraction
 };
 
-// Makes one summary per range. Returns false if out of memory.
-bool kl_summarize(const struct kl_windows * w, const struct position_range * ranges, int n_ranges,
+// Makes one summary per range.
+void kl_summarize(const struct kl_windows * w, const struct position_range * ranges, int n_ranges,
         struct kl_summary * out);

@@ -1,22 +1,16 @@
 #include "eval/estimates/losses.h"
 
+#include "memory.h"
+
 #include <math.h>
 #include <stdlib.h>
 
 static const double LN2 = 0.69314718055994530942;
 
-double loss_value(const struct loss * l, enum loss_unit unit) {
-    return unit == LOSS_PPL    ? exp(l->nats.value)
-           : unit == LOSS_NATS ? l->nats.value
-                               : l->bits.value;
-}
-
-double loss_lo(const struct loss * l, enum loss_unit unit) {
-    return unit == LOSS_PPL ? exp(l->nats.lo) : unit == LOSS_NATS ? l->nats.lo : l->bits.lo;
-}
-
-double loss_hi(const struct loss * l, enum loss_unit unit) {
-    return unit == LOSS_PPL ? exp(l->nats.hi) : unit == LOSS_NATS ? l->nats.hi : l->bits.hi;
+struct loss_in_unit loss_in(const struct loss * l, enum loss_unit unit) {
+    const struct stats_estimate * e = unit == LOSS_BPB ? &l->bits : &l->nats;
+    return unit == LOSS_PPL ? (struct loss_in_unit) { exp(e->value), exp(e->lo), exp(e->hi) }
+                            : (struct loss_in_unit) { e->value, e->lo, e->hi };
 }
 
 //
@@ -59,27 +53,22 @@ struct stats_pair score_cell_pair(const struct score_cell * c, enum loss_unit un
 // Ranges
 //
 
-bool losses_alloc(struct losses * l, const struct position_range * ranges, int n, int64_t n_units,
+void losses_alloc(struct losses * l, const struct position_range * ranges, int n, int64_t n_units,
         struct arena * arena) {
     l->n = n;
-    l->at = arena_alloc(arena, ((size_t) n + 1) * sizeof(*l->at));
-    l->cells = arena_alloc(arena, ((size_t) n * (size_t) n_units + 1) * sizeof(*l->cells));
-    if (l->at == NULL || l->cells == NULL) {
-        return false;
-    }
-    for (int i = 0; i < n; ++i) {
+    l->at = program_alloc_in(arena, (size_t) n, sizeof(*l->at));
+    l->cells = program_alloc_in(arena, (size_t) (n * n_units), sizeof(*l->cells));
+    for (int i = 0; i < n && ranges != NULL; ++i) {
         l->at[i].range = ranges[i];
     }
-    return true;
 }
 
-bool losses_estimate(struct losses * l, int64_t n_units) {
+void losses_estimate(struct losses * l, int64_t n_units) {
     const size_t            n = (size_t) (n_units * l->n);
-    struct stats_pair *     x = malloc((n + 1) * sizeof(*x));
-    struct stats_estimate * out = malloc(((size_t) l->n + 1) * sizeof(*out));
-    bool                    ok = x != NULL && out != NULL;
+    struct stats_pair *     x = program_alloc(n, sizeof(*x));
+    struct stats_estimate * out = program_alloc((size_t) l->n, sizeof(*out));
 
-    for (int64_t u = 0; u < n_units && ok; ++u) {
+    for (int64_t u = 0; u < n_units; ++u) {
         for (int i = 0; i < l->n; ++i) {
             const struct score_cell * c = &l->cells[u * l->n + i];
             l->at[i].tokens += c->tokens;
@@ -89,18 +78,17 @@ bool losses_estimate(struct losses * l, int64_t n_units) {
             l->at[i].diverged += c->diverged;
         }
     }
-    for (int pass = 0; pass < 2 && ok; ++pass) {
+    for (int pass = 0; pass < 2; ++pass) {
         for (size_t i = 0; i < n; ++i) {
             x[i] = score_cell_pair(&l->cells[i], pass == 0 ? LOSS_NATS : LOSS_BPB);
         }
-        ok = stats_ratios(x, n_units, l->n, STATS_SEED, out);
-        for (int i = 0; i < l->n && ok; ++i) {
+        stats_ratios(x, n_units, l->n, STATS_SEED, out);
+        for (int i = 0; i < l->n; ++i) {
             *(pass == 0 ? &l->at[i].nats : &l->at[i].bits) = out[i];
         }
     }
     free(x);
     free(out);
-    return ok;
 }
 
 static bool is_empty(const struct loss * l) {
@@ -108,23 +96,17 @@ static bool is_empty(const struct loss * l) {
 }
 
 void losses_trim(struct losses * l, int64_t n_units) {
-    int n = 0;
-    for (int i = 0; i < l->n; ++i) {
-        n += !is_empty(&l->at[i]);
-    }
-    // rows become shorter and move to the front, over cells that are no longer needed
-    for (int64_t u = 0; u < n_units && n < l->n; ++u) {
-        int k = 0;
-        for (int i = 0; i < l->n; ++i) {
-            if (!is_empty(&l->at[i])) {
-                l->cells[u * n + k++] = l->cells[u * l->n + i];
-            }
+    // cells and rows move to the front, over those that are no longer needed
+    struct score_cell * to = l->cells;
+    for (int64_t k = 0; k < n_units * l->n; ++k) {
+        if (!is_empty(&l->at[k % l->n])) {
+            *to++ = l->cells[k];
         }
     }
-    int k = 0;
+    int n = 0;
     for (int i = 0; i < l->n; ++i) {
         if (!is_empty(&l->at[i])) {
-            l->at[k++] = l->at[i];
+            l->at[n++] = l->at[i];
         }
     }
     l->n = n;

@@ -48,9 +48,11 @@ struct losses {
 enum loss_unit { LOSS_PPL, LOSS_NATS, LOSS_BPB };
 
 // A loss in a unit, and the ends of its interval.
-double loss_value(const struct loss * l, enum loss_unit unit);
-double loss_lo(const struct loss * l, enum loss_unit unit);
-double loss_hi(const struct loss * l, enum loss_unit unit);
+struct loss_in_unit {
+    double value, lo, hi;
+};
+
+struct loss_in_unit loss_in(const struct loss * l, enum loss_unit unit);
 
 // The sums over targets first … last of a window.
 struct score_cell score_cell_of(const struct score_window * w, int64_t first, int64_t last);
@@ -61,12 +63,13 @@ struct score_cell score_cell_sum(const struct score_cell * cells, int n);
 // Numerator and denominator of the loss of a cell; in nats unless the unit is LOSS_BPB.
 struct stats_pair score_cell_pair(const struct score_cell * c, enum loss_unit unit);
 
-// Allocates losses with empty cells. Returns false if out of memory.
-bool losses_alloc(struct losses * l, const struct position_range * ranges, int n, int64_t n_units,
+// Allocates losses with empty cells.
+// - ranges: NULL: the caller sets them
+void losses_alloc(struct losses * l, const struct position_range * ranges, int n, int64_t n_units,
         struct arena * arena);
 
-// Computes sums and estimates from the cells. Returns false if out of memory.
-bool losses_estimate(struct losses * l, int64_t n_units);
+// Computes sums and estimates from the cells.
+void losses_estimate(struct losses * l, int64_t n_units);
 
 // Removes the ranges without targets.
 void losses_trim(struct losses * l, int64_t n_units);

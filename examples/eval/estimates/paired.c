@@ -1,6 +1,7 @@
 #include "eval/estimates/paired.h"
 
 #include "base/error.h"
+#include "memory.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -62,16 +63,15 @@ static int64_t count_won(const struct stats_pair * base, const struct stats_pair
 }
 
 // base, other: [n_units][n_cols]
-static bool pair_columns(const struct stats_pair * base, const struct stats_pair * other,
+static void pair_columns(const struct stats_pair * base, const struct stats_pair * other,
         int64_t n_units, int n_cols, struct paired * out) {
-    struct stats_estimate * e = malloc(((size_t) n_cols + 1) * sizeof(*e));
-    const bool ok = e != NULL && stats_differences(other, base, n_units, n_cols, STATS_SEED, e);
-    for (int i = 0; i < n_cols && ok; ++i) {
+    struct stats_estimate * e = program_alloc((size_t) n_cols, sizeof(*e));
+    stats_differences(other, base, n_units, n_cols, STATS_SEED, e);
+    for (int i = 0; i < n_cols; ++i) {
         out[i] = (struct paired) { .difference = e[i],
             .won = count_won(base + i, other + i, n_units, n_cols) };
     }
     free(e);
-    return ok;
 }
 
 // The cells of a unit; NULL: the run does not have it. Units are in ascending order, and *at is the
@@ -84,33 +84,39 @@ static const struct score_cell * cells_of(
     return *at < s->n_units && s->unit[*at] == unit ? f->cells + *at * f->n : NULL;
 }
 
-bool paired_losses(const struct summary * base, const struct losses * fb,
-        const struct summary * other, const struct losses * fo, enum loss_unit unit,
+// Pairs every range or, if `first` ≥ 0, all from this one on as one range. Returns the number of
+// units that both runs have.
+static int64_t pair(const struct summary * base, const struct losses * fb,
+        const struct summary * other, const struct losses * fo, enum loss_unit unit, int first,
         struct paired * out) {
-    const int           n = fb->n;
-    struct stats_pair * a = calloc((size_t) n * (size_t) base->n_units + 1, sizeof(*a));
-    struct stats_pair * b = calloc((size_t) n * (size_t) base->n_units + 1, sizeof(*b));
+    const int           n = first < 0 ? fb->n : 1;
+    struct stats_pair * a = program_alloc((size_t) (2 * n * base->n_units), sizeof(*a));
+    struct stats_pair * b = a + n * base->n_units;
     int64_t             n_units = 0;
-    bool                ok = a != NULL && b != NULL;
-
-    for (int64_t u = 0, v = 0; u < base->n_units && ok; ++u) {
-        const struct score_cell * x = fb->cells + u * n;
+    for (int64_t u = 0, v = 0; u < base->n_units; ++u) {
+        const struct score_cell * x = fb->cells + u * fb->n;
         const struct score_cell * y = cells_of(other, fo, base->unit[u], &v);
-        if (y != NULL) {
-            for (int i = 0; i < n; ++i) {
-                a[n_units * n + i] = score_cell_pair(&x[i], unit);
-                b[n_units * n + i] = score_cell_pair(&y[i], unit);
-            }
-            n_units++;
+        for (int i = 0; i < n && y != NULL; ++i) {
+            const int from = first < 0 ? i : first, n_cells = first < 0 ? 1 : fb->n - first;
+            const struct score_cell sx = score_cell_sum(x + from, n_cells);
+            const struct score_cell sy = score_cell_sum(y + from, n_cells);
+            a[n_units * n + i] = score_cell_pair(&sx, unit);
+            b[n_units * n + i] = score_cell_pair(&sy, unit);
         }
+        n_units += y != NULL;
     }
-    ok = ok && pair_columns(a, b, n_units, n, out);
+    pair_columns(a, b, n_units, n, out);
     free(a);
-    free(b);
-    return ok;
+    return n_units;
 }
 
-static bool same_ranges(const struct losses * a, const struct losses * b) {
+void paired_losses(const struct summary * base, const struct losses * base_losses,
+        const struct summary * other, const struct losses * other_losses, enum loss_unit unit,
+        struct paired * out) {
+    pair(base, base_losses, other, other_losses, unit, -1, out);
+}
+
+bool paired_same_ranges(const struct losses * a, const struct losses * b) {
     bool same = a->n == b->n;
     for (int i = 0; i < a->n && same; ++i) {
         same = a->at[i].range.from == b->at[i].range.from && a->at[i].range.to == b->at[i].range.to;
@@ -118,68 +124,37 @@ static bool same_ranges(const struct losses * a, const struct losses * b) {
     return same;
 }
 
-// Pairs all buckets from `first` on as one range.
-static bool pair_from(
-        const struct comparison * c, int first, struct paired * out, int64_t * n_common) {
-    struct stats_pair * a = calloc((size_t) c->base->n_units + 1, sizeof(*a));
-    struct stats_pair * b = calloc((size_t) c->base->n_units + 1, sizeof(*b));
-    int64_t             n = 0;
-    bool                ok = a != NULL && b != NULL;
-
-    for (int64_t u = 0, v = 0; u < c->base->n_units && ok; ++u) {
-        const struct score_cell * y = cells_of(c->other, &c->other->buckets, c->base->unit[u], &v);
-        if (y != NULL) {
-            const struct score_cell * x = c->base->buckets.cells + u * c->n_buckets;
-            const struct score_cell   sx = score_cell_sum(x + first, c->n_buckets - first);
-            const struct score_cell   sy = score_cell_sum(y + first, c->n_buckets - first);
-            a[n] = score_cell_pair(&sx, LOSS_NATS);
-            b[n] = score_cell_pair(&sy, LOSS_NATS);
-            n++;
-        }
-    }
-    ok = ok && pair_columns(a, b, n, 1, out);
-    *n_common = n;
-    free(a);
-    free(b);
-    return ok;
-}
-
 bool comparison_make(const struct summary * base, const struct summary * other,
         struct comparison * c, struct lrnn_error * err) {
-    bool              bytes_only;
-    int64_t           n_common;
-    struct lrnn_error why;
+    const struct losses *x = &base->buckets, *y = &other->buckets;
+    bool                 bytes_only;
+    struct lrnn_error    why;
 
-    *c = (struct comparison) { .base = base, .other = other, .n_buckets = base->buckets.n };
+    *c = (struct comparison) { .base = base, .other = other, .n_buckets = x->n };
     if (!comparison_allowed(&base->meta, &other->meta, &bytes_only, &why)) {
         return error_set(err, why.kind, "%s and %s cannot be compared token by token: %s",
                 base->meta.model, other->meta.model, why.text);
     }
-    if (!same_ranges(&base->buckets, &other->buckets)) {
+    if (!paired_same_ranges(x, y)) {
         return error_bad_input(
                 err, "%s and %s have different buckets", base->meta.model, other->meta.model);
     }
     const int64_t ta = base->extrapolation.trained_length;
     const int64_t tb = other->extrapolation.trained_length;
     c->trained_length = ta == 0 || tb == 0 ? 0 : ta > tb ? ta : tb;
-    c->buckets = calloc((size_t) c->n_buckets + 1, sizeof(*c->buckets));
 
-    int beyond = 0;
-    while (beyond < c->n_buckets && base->buckets.at[beyond].range.from <= c->trained_length) {
+    int beyond = c->trained_length > 0 ? 0 : x->n;
+    while (beyond < x->n && x->at[beyond].range.from <= c->trained_length) {
         beyond++;
     }
-    bool ok = c->buckets != NULL &&
-              paired_losses(base, &base->buckets, other, &other->buckets, LOSS_NATS, c->buckets) &&
-              (base->n_contexts > 0 ? paired_losses(base, &base->total, other, &other->total,
-                                              LOSS_NATS, &c->all)
-                                    : pair_from(c, 0, &c->all, &n_common));
-    ok = ok && pair_from(c, c->trained_length > 0 ? beyond : c->n_buckets, &c->beyond, &n_common);
-    if (!ok) {
-        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory to compare %s and %s", base->meta.model,
-                other->meta.model);
-        comparison_free(c);
-        return false;
+    c->buckets = program_alloc((size_t) x->n, sizeof(*c->buckets));
+    paired_losses(base, x, other, y, LOSS_NATS, c->buckets);
+    if (base->n_contexts > 0) {
+        paired_losses(base, &base->total, other, &other->total, LOSS_NATS, &c->all);
+    } else {
+        pair(base, x, other, y, LOSS_NATS, 0, &c->all);
     }
+    const int64_t n_common = pair(base, x, other, y, LOSS_NATS, beyond, &c->beyond);
     c->n_left_out = base->n_units + other->n_units - 2 * n_common;
     return true;
 }
@@ -264,12 +239,9 @@ static void reader_next(struct reader * r) {
 // Stretches that both runs scored
 //
 
-struct unit {
-    double  base, other; // nats
-    int64_t bytes;
-    double  base_beyond, other_beyond; // beyond both trained lengths
-    int64_t bytes_beyond;
-};
+// Columns of the pairs of a unit: the nats of a run in all stretches, and in those beyond both
+// trained lengths; their bytes.
+enum { ALL, BEYOND, N_COLS };
 
 // Tokens read since both runs were at the same byte.
 struct stretch {
@@ -288,15 +260,12 @@ static double take_token(
     return nll;
 }
 
-static void commit(struct unit * units, const struct stretch * s) {
-    struct unit * u = &units[s->unit];
-    u->base += s->base;
-    u->other += s->other;
-    u->bytes += s->bytes;
-    if (s->beyond) {
-        u->base_beyond += s->base;
-        u->other_beyond += s->other;
-        u->bytes_beyond += s->bytes;
+static void commit(struct stats_pair * base, struct stats_pair * other, const struct stretch * s) {
+    for (int64_t i = s->unit * N_COLS; i <= s->unit * N_COLS + (s->beyond ? BEYOND : ALL); ++i) {
+        base[i].num += s->base;
+        other[i].num += s->other;
+        base[i].den += (double) s->bytes;
+        other[i].den += (double) s->bytes;
     }
 }
 
@@ -318,8 +287,9 @@ static bool can_continue(const struct reader * a, const struct reader * b, const
 // Reads both runs, always a token of the one that is behind. Where both are at the same byte, a
 // stretch ends and the next begins. Tokens without bytes (bos) count if text of the same document
 // follows.
+// - base, other: [units of a][N_COLS]
 static void walk(struct reader * a, struct reader * b, int64_t train_a, int64_t train_b,
-        struct unit * units) {
+        struct stats_pair * base, struct stats_pair * other) {
     while (!a->at_end && !b->at_end) {
         const int order = position_compare(a->from, b->from);
         if (order != 0) {
@@ -337,7 +307,7 @@ static void walk(struct reader * a, struct reader * b, int64_t train_a, int64_t 
                 s.other += take_token(b, &e.b, train_b, &s.beyond);
             }
             if (position_compare(e.a, e.b) == 0 && s.bytes > 0) {
-                commit(units, &s);
+                commit(base, other, &s);
                 s = (struct stretch) { .unit = a->window, .beyond = true };
             }
         }
@@ -355,40 +325,6 @@ static int64_t scored_bytes(const struct scores * s) {
     return n;
 }
 
-// Columns: all, beyond.
-enum { N_COLS = 2 };
-
-static bool estimate(const struct unit * units, int64_t n, struct byte_comparison * c) {
-    struct stats_pair *   a = calloc((size_t) n * N_COLS + 1, sizeof(*a));
-    struct stats_pair *   b = calloc((size_t) n * N_COLS + 1, sizeof(*b));
-    struct stats_estimate base[N_COLS], other[N_COLS], difference[N_COLS];
-    int64_t               won[N_COLS] = { 0 };
-    bool                  ok = a != NULL && b != NULL;
-
-    for (int64_t i = 0; i < n && ok; ++i) {
-        const struct unit * u = &units[i];
-        a[i * N_COLS + 0] = (struct stats_pair) { u->base, LN2 * (double) u->bytes };
-        b[i * N_COLS + 0] = (struct stats_pair) { u->other, LN2 * (double) u->bytes };
-        a[i * N_COLS + 1] = (struct stats_pair) { u->base_beyond, LN2 * (double) u->bytes_beyond };
-        b[i * N_COLS + 1] = (struct stats_pair) { u->other_beyond, LN2 * (double) u->bytes_beyond };
-        won[0] += u->bytes > 0 && u->other < u->base;
-        won[1] += u->bytes_beyond > 0 && u->other_beyond < u->base_beyond;
-        c->bytes += u->bytes;
-    }
-    ok = ok && stats_ratios(a, n, N_COLS, STATS_SEED, base) &&
-         stats_ratios(b, n, N_COLS, STATS_SEED, other) &&
-         stats_differences(b, a, n, N_COLS, STATS_SEED, difference);
-    if (ok) {
-        c->base = base[0];
-        c->other = other[0];
-        c->all = (struct paired) { difference[0], won[0] };
-        c->beyond = (struct paired) { difference[1], won[1] };
-    }
-    free(a);
-    free(b);
-    return ok;
-}
-
 bool byte_comparison_make(const struct scores * base, const struct scores * other,
         int64_t base_trained, int64_t other_trained, struct byte_comparison * c,
         struct lrnn_error * err) {
@@ -399,29 +335,33 @@ bool byte_comparison_make(const struct scores * base, const struct scores * othe
         return error_set(err, why.kind, "%s and %s cannot be compared: %s", base->meta.model,
                 other->meta.model, why.text);
     }
-    struct unit * units = calloc((size_t) base->n_windows + 1, sizeof(*units));
-    bool          ok = units != NULL;
-    if (ok) {
-        struct reader a = { .scores = base };
-        struct reader b = { .scores = other };
-        // without a trained length, nothing is beyond it
-        const int64_t ta = base_trained > 0 ? base_trained : INT64_MAX;
-        const int64_t tb = other_trained > 0 ? other_trained : INT64_MAX;
-        reader_next(&a);
-        reader_next(&b);
-        walk(&a, &b, ta, tb, units);
-        c->base_bytes = scored_bytes(base);
-        c->other_bytes = scored_bytes(other);
-        ok = estimate(units, base->n_windows, c);
+    const int64_t       n = base->n_windows;
+    struct stats_pair * x = program_alloc((size_t) (2 * n * N_COLS), sizeof(*x));
+    struct stats_pair * y = x + n * N_COLS;
+    struct reader       a = { .scores = base };
+    struct reader       b = { .scores = other };
+    reader_next(&a);
+    reader_next(&b);
+    // without a trained length, nothing is beyond it
+    walk(&a, &b, base_trained > 0 ? base_trained : INT64_MAX,
+            other_trained > 0 ? other_trained : INT64_MAX, x, y);
+    for (int64_t i = 0; i < n * N_COLS; ++i) {
+        c->bytes += i % N_COLS == ALL ? (int64_t) x[i].den : 0;
+        x[i].den *= LN2;
+        y[i].den *= LN2;
     }
-    free(units);
-    if (!ok) {
-        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory to compare %s and %s", base->meta.model,
-                other->meta.model);
-    } else if (c->bytes == 0) {
-        error_bad_input(
-                err, "%s and %s have no text in common", base->meta.model, other->meta.model);
-        ok = false;
-    }
-    return ok;
+    struct stats_estimate of_base[N_COLS], of_other[N_COLS];
+    struct paired         pairs[N_COLS];
+    stats_ratios(x, n, N_COLS, STATS_SEED, of_base);
+    stats_ratios(y, n, N_COLS, STATS_SEED, of_other);
+    pair_columns(x, y, n, N_COLS, pairs);
+    free(x);
+    c->base = of_base[ALL];
+    c->other = of_other[ALL];
+    c->all = pairs[ALL];
+    c->beyond = pairs[BEYOND];
+    c->base_bytes = scored_bytes(base);
+    c->other_bytes = scored_bytes(other);
+    return c->bytes > 0 || error_bad_input(err, "%s and %s have no text in common",
+                                   base->meta.model, other->meta.model);
 }

@@ -23,11 +23,14 @@ bool comparison_allowed(const struct score_meta * base, const struct score_meta 
         bool * bytes_only, struct lrnn_error * err);
 
 // Pairs the losses of equal ranges. Windows that only one run has, or that diverged in one, are
-// excluded. Returns false if out of memory.
+// excluded.
 // - unit: LOSS_BPB for bits per byte, otherwise nats
-bool paired_losses(const struct summary * base, const struct losses * base_losses,
+void paired_losses(const struct summary * base, const struct losses * base_losses,
         const struct summary * other, const struct losses * other_losses, enum loss_unit unit,
         struct paired * out);
+
+// True if the losses can be paired: their ranges are equal.
+bool paired_same_ranges(const struct losses * a, const struct losses * b);
 
 // A comparison token by token, from the buckets.
 struct comparison {

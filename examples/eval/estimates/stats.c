@@ -1,6 +1,7 @@
 #include "eval/estimates/stats.h"
 
 #include "base/random.h"
+#include "memory.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -76,15 +77,13 @@ static void draw_sums(const struct item * items, int64_t n_windows, int64_t n_co
     }
 }
 
-static bool bootstrap(const struct item * items, int64_t n_windows, int64_t n_cols, uint64_t seed,
+static void bootstrap(const struct item * items, int64_t n_windows, int64_t n_cols, uint64_t seed,
         struct stats_estimate * out) {
-    struct item * sums = malloc((size_t) n_cols * sizeof(*sums));
-    double *      draws =
-            malloc((size_t) n_cols * STATS_DRAWS * sizeof(*draws)); // [n_cols][STATS_DRAWS]
-    const bool ok = sums != NULL && draws != NULL;
-    uint64_t   rng = seed;
+    struct item * sums = program_alloc((size_t) n_cols, sizeof(*sums));
+    double *      draws = program_alloc((size_t) n_cols * STATS_DRAWS, sizeof(*draws));
+    uint64_t      rng = seed;
 
-    for (int64_t d = 0; d < STATS_DRAWS && ok; ++d) {
+    for (int64_t d = 0; d < STATS_DRAWS; ++d) {
         draw_sums(items, n_windows, n_cols, &rng, sums);
         for (int64_t c = 0; c < n_cols; ++c) {
             // A draw may contain no window of the column (once in e^10 for 10 windows among many).
@@ -93,7 +92,7 @@ static bool bootstrap(const struct item * items, int64_t n_windows, int64_t n_co
                     sums[c].a.den > 0.0 ? item_difference(&sums[c]) : out[c].value;
         }
     }
-    for (int64_t c = 0; c < n_cols && ok; ++c) {
+    for (int64_t c = 0; c < n_cols; ++c) {
         if (out[c].method == STATS_BOOTSTRAP) {
             double * column = draws + c * STATS_DRAWS;
             stats_sort(column, STATS_DRAWS);
@@ -103,18 +102,14 @@ static bool bootstrap(const struct item * items, int64_t n_windows, int64_t n_co
     }
     free(sums);
     free(draws);
-    return ok;
 }
 
-static bool estimates(const struct stats_pair * a, const struct stats_pair * b, int64_t n_windows,
+void stats_differences(const struct stats_pair * a, const struct stats_pair * b, int64_t n_windows,
         int64_t n_cols, uint64_t seed, struct stats_estimate * out) {
     const int64_t n = n_windows * n_cols;
-    struct item * items = malloc((size_t) (n > 0 ? n : 1) * sizeof(*items));
+    struct item * items = program_alloc((size_t) n, sizeof(*items));
     bool          any = false;
 
-    if (items == NULL) {
-        return false;
-    }
     for (int64_t i = 0; i < n; ++i) {
         const bool is_there = a[i].den > 0.0 && (b == NULL || b[i].den > 0.0);
         items[i] = is_there ? (struct item) { a[i], b == NULL ? ZERO : b[i] } : (struct item) { 0 };
@@ -123,19 +118,15 @@ static bool estimates(const struct stats_pair * a, const struct stats_pair * b, 
         estimate(items + c, n_windows, n_cols, &out[c]);
         any |= out[c].method == STATS_BOOTSTRAP;
     }
-    const bool ok = !any || bootstrap(items, n_windows, n_cols, seed, out);
+    if (any) {
+        bootstrap(items, n_windows, n_cols, seed, out);
+    }
     free(items);
-    return ok;
 }
 
-bool stats_ratios(const struct stats_pair * x, int64_t n_windows, int64_t n_cols, uint64_t seed,
+void stats_ratios(const struct stats_pair * x, int64_t n_windows, int64_t n_cols, uint64_t seed,
         struct stats_estimate * out) {
-    return estimates(x, NULL, n_windows, n_cols, seed, out);
-}
-
-bool stats_differences(const struct stats_pair * a, const struct stats_pair * b, int64_t n_windows,
-        int64_t n_cols, uint64_t seed, struct stats_estimate * out) {
-    return estimates(a, b, n_windows, n_cols, seed, out);
+    stats_differences(x, NULL, n_windows, n_cols, seed, out);
 }
 
 bool stats_excludes_zero(const struct stats_estimate * e) {

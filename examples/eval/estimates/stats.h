@@ -55,13 +55,13 @@ struct stats_pair {
     double num, den;
 };
 
-// Estimates n_cols ratios over the same windows. Returns false if out of memory.
+// Estimates n_cols ratios over the same windows.
 // - x: [n_windows][n_cols]
-bool stats_ratios(const struct stats_pair * x, int64_t n_windows, int64_t n_cols, uint64_t seed,
+void stats_ratios(const struct stats_pair * x, int64_t n_windows, int64_t n_cols, uint64_t seed,
         struct stats_estimate * out);
 
 // The same for n_cols differences a − b.
-bool stats_differences(const struct stats_pair * a, const struct stats_pair * b, int64_t n_windows,
+void stats_differences(const struct stats_pair * a, const struct stats_pair * b, int64_t n_windows,
         int64_t n_cols, uint64_t seed, struct stats_estimate * out);
 
 // True if the interval does not contain zero.

@@ -1,6 +1,7 @@
 #include "eval/estimates/summary.h"
 
 #include "base/error.h"
+#include "memory.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -9,11 +10,6 @@
 #include <string.h>
 
 enum { MAX_POSITIONS = 1024 }; // of the per-position loss
-
-static bool no_memory(const struct summary * s, struct lrnn_error * err) {
-    return error_no_memory(
-            err, "the summary of %" PRId64 " windows of %s", s->n_windows, s->meta.model);
-}
 
 //
 // Losses by position
@@ -41,64 +37,57 @@ static struct score_cell range_cell(const struct summary * s, const struct score
 
 // Ranges without targets are dropped: at the end, and at the front if only the second half of a
 // window is scored.
-static bool make_losses(struct summary * s, const struct scores * scores,
+static void make_losses(struct summary * s, const struct scores * scores,
         const struct position_range * ranges, int n, struct losses * l) {
-    if (!losses_alloc(l, ranges, n, s->n_units, s->arena)) {
-        return false;
-    }
+    losses_alloc(l, ranges, n, s->n_units, s->arena);
     for (int64_t w = 0; w < s->n_windows; ++w) {
         for (int i = 0; i < n; ++i) {
             l->cells[w * n + i] =
                     range_cell(s, &scores->windows[w], ranges[i], s->diverged_from[w]);
         }
     }
-    if (!losses_estimate(l, s->n_units)) {
-        return false;
-    }
+    losses_estimate(l, s->n_units);
     losses_trim(l, s->n_units);
-    return true;
 }
 
 static bool make_buckets(
         struct summary * s, const struct scores * scores, int64_t bucket, struct lrnn_error * err) {
-    struct position_range * ranges = arena_alloc(s->arena, RANGES_MAX_BUCKETS * sizeof(*ranges));
-    const int               n = ranges != NULL ? ranges_of_buckets(s->length, bucket, ranges) : 0;
-    if (n < 0) {
-        return error_bad_input(err,
-                "%s: bucket is %" PRId64 ", which cuts %" PRId64 " positions into more than %d",
-                s->meta.model, bucket, s->length, RANGES_MAX_BUCKETS);
+    struct position_range * ranges = program_alloc(RANGES_MAX_BUCKETS, sizeof(*ranges));
+    const int               n = ranges_of_buckets(s->length, bucket, ranges);
+    if (n >= 0) {
+        make_losses(s, scores, ranges, n, &s->buckets);
     }
-    return (ranges != NULL && make_losses(s, scores, ranges, n, &s->buckets)) || no_memory(s, err);
+    free(ranges);
+    return n >= 0 ||
+           error_bad_input(err,
+                   "%s: bucket is %" PRId64 ", which cuts %" PRId64 " positions into more than %d",
+                   s->meta.model, bucket, s->length, RANGES_MAX_BUCKETS);
 }
 
-static bool make_prefixes(
+static void make_prefixes(
         struct summary * s, const struct scores * scores, const struct summary_params * p) {
-    struct position_range * ranges =
-            arena_alloc(s->arena, (72 + (size_t) p->n_lengths) * sizeof(*ranges));
-    return ranges != NULL &&
-           make_losses(s, scores, ranges,
-                   ranges_of_prefixes(s->length, p->lengths, p->n_lengths, ranges), &s->prefixes);
+    struct position_range * ranges = program_alloc(72 + (size_t) p->n_lengths, sizeof(*ranges));
+    const int               n = ranges_of_prefixes(s->length, p->lengths, p->n_lengths, ranges);
+    make_losses(s, scores, ranges, n, &s->prefixes);
+    free(ranges);
 }
 
-static bool make_curve(
+static void make_curve(
         struct summary * s, const struct scores * scores, const struct summary_params * p) {
     struct position_range ranges[RANGES_MAX_CURVE];
     if (p->smooth == 0 && !p->log2_curve) {
         s->curve = s->buckets;
-        return true;
+    } else {
+        const int n = p->smooth > 0 ? ranges_of_average(s->length, p->smooth, p->log2_curve, ranges)
+                                    : ranges_of_octaves(s->length, ranges);
+        make_losses(s, scores, ranges, n, &s->curve);
     }
-    const int n = p->smooth > 0 ? ranges_of_average(s->length, p->smooth, p->log2_curve, ranges)
-                                : ranges_of_octaves(s->length, ranges);
-    return make_losses(s, scores, ranges, n, &s->curve);
 }
 
 // Same targets after n contexts: window i is stretch i/n after context i mod n.
-static bool make_contexts(struct summary * s, const struct scores * scores) {
-    const int               n = s->n_contexts;
-    struct position_range * ranges = arena_alloc(s->arena, (size_t) n * sizeof(*ranges));
-    if (ranges == NULL || !losses_alloc(&s->buckets, ranges, n, s->n_units, s->arena)) {
-        return false;
-    }
+static void make_contexts(struct summary * s, const struct scores * scores) {
+    const int n = s->n_contexts;
+    losses_alloc(&s->buckets, NULL, n, s->n_units, s->arena);
     int64_t u = 0;
     for (int64_t i = 0; i < s->n_windows; ++i) {
         const struct score_window * w = &scores->windows[i];
@@ -113,11 +102,8 @@ static bool make_contexts(struct summary * s, const struct scores * scores) {
         s->buckets.cells[u * n + k] =
                 range_cell(s, w, (struct position_range) { 1, w->n_targets }, s->diverged_from[i]);
     }
-    if (!losses_estimate(&s->buckets, s->n_units)) {
-        return false;
-    }
+    losses_estimate(&s->buckets, s->n_units);
     s->curve = s->buckets;
-    return true;
 }
 
 static int count_words(const char * list, const char * sep) {
@@ -130,26 +116,24 @@ static int count_words(const char * list, const char * sep) {
 }
 
 // Units are in the order of their windows. A partial run may end inside one.
-static bool make_units(struct summary * s, const struct scores * scores) {
+static void make_units(struct summary * s, const struct scores * scores) {
     const int64_t n = s->n_contexts > 0 ? s->n_contexts : 1;
-    s->unit = arena_alloc(s->arena, ((size_t) s->n_windows + 1) * sizeof(*s->unit));
-    for (int64_t i = 0; i < s->n_windows && s->unit != NULL; ++i) {
+    s->unit = program_alloc_in(s->arena, (size_t) s->n_windows, sizeof(*s->unit));
+    for (int64_t i = 0; i < s->n_windows; ++i) {
         const int64_t unit = scores->windows[i].index / n;
         if (s->n_units == 0 || s->unit[s->n_units - 1] != unit) {
             s->unit[s->n_units++] = unit;
         }
     }
-    return s->unit != NULL;
 }
 
 //
 // Per-token values
 //
 
-static bool find_divergence(struct summary * s, const struct scores * scores) {
-    s->diverged_from =
-            arena_alloc(s->arena, ((size_t) s->n_windows + 1) * sizeof(*s->diverged_from));
-    for (int64_t i = 0; i < s->n_windows && s->diverged_from != NULL; ++i) {
+static void find_divergence(struct summary * s, const struct scores * scores) {
+    s->diverged_from = program_alloc_in(s->arena, (size_t) s->n_windows, sizeof(*s->diverged_from));
+    for (int64_t i = 0; i < s->n_windows; ++i) {
         const struct score_window * w = &scores->windows[i];
         const int64_t               base = position_base(s, w);
         for (int64_t t = 1; t <= w->n_targets && s->diverged_from[i] == 0; ++t) {
@@ -160,21 +144,16 @@ static bool find_divergence(struct summary * s, const struct scores * scores) {
         }
         s->length = base + w->n_targets > s->length ? base + w->n_targets : s->length;
     }
-    return s->diverged_from != NULL;
 }
 
-static bool make_positions(struct summary * s, const struct scores * scores) {
+static void make_positions(struct summary * s, const struct scores * scores) {
     s->stride = 1;
     while (s->stride * MAX_POSITIONS < s->length) {
         s->stride *= 2;
     }
     s->n_positions = (s->length + s->stride - 1) / s->stride;
-    s->position_loss = arena_alloc(s->arena, ((size_t) s->n_positions + 1) * sizeof(double));
-    int64_t * counts = calloc((size_t) s->n_positions + 1, sizeof(*counts));
-    if (s->position_loss == NULL || counts == NULL) {
-        free(counts);
-        return false;
-    }
+    s->position_loss = program_alloc_in(s->arena, (size_t) s->n_positions, sizeof(double));
+    int64_t counts[MAX_POSITIONS] = { 0 };
     for (int64_t i = 0; i < s->n_windows; ++i) {
         const struct score_window * w = &scores->windows[i];
         const int64_t               base = position_base(s, w);
@@ -189,8 +168,6 @@ static bool make_positions(struct summary * s, const struct scores * scores) {
     for (int64_t k = 0; k < s->n_positions; ++k) {
         s->position_loss[k] = counts[k] > 0 ? s->position_loss[k] / (double) counts[k] : NAN;
     }
-    free(counts);
-    return true;
 }
 
 // sd/√(n − 1) over the tokens of `total`, which excludes diverged windows
@@ -211,16 +188,15 @@ static void make_token_error(struct summary * s, const struct scores * scores) {
             f->tokens > 1 ? sqrt(square / (double) f->tokens / (double) (f->tokens - 1)) : NAN;
 }
 
-static bool make_composition(struct summary * s, const struct scores * scores) {
-    s->n_sources = count_words(s->meta.sources, "\t");
-    if (s->n_sources == 0 || s->n_contexts > 0) {
-        s->n_sources = 0;
-        return true;
+static void make_composition(struct summary * s, const struct scores * scores) {
+    s->n_sources = s->n_contexts > 0 ? 0 : count_words(s->meta.sources, "\t");
+    if (s->n_sources == 0) {
+        return;
     }
     const int n = s->n_sources + 1;
     s->composition =
-            arena_alloc(s->arena, (size_t) s->buckets.n * (size_t) n * sizeof(*s->composition));
-    for (int64_t i = 0; i < s->n_windows && s->composition != NULL; ++i) {
+            program_alloc_in(s->arena, (size_t) (s->buckets.n * n), sizeof(*s->composition));
+    for (int64_t i = 0; i < s->n_windows; ++i) {
         const struct score_window * w = &scores->windows[i];
         const int64_t               base = position_base(s, w);
         int                         b = 0;
@@ -239,7 +215,6 @@ static bool make_composition(struct summary * s, const struct scores * scores) {
             }
         }
     }
-    return s->composition != NULL;
 }
 
 //
@@ -267,14 +242,13 @@ static const struct score_norm * largest_norm(
     return most;
 }
 
-static bool make_norms(struct summary * s, const struct scores * scores) {
-    if (s->meta.probe == NULL || s->meta.probe[0] == '\0') {
-        return true;
+static void make_norms(struct summary * s, const struct scores * scores) {
+    if (!score_has_norms(&s->meta)) {
+        return;
     }
-    double * values = malloc(((size_t) s->n_windows + 1) * sizeof(*values));
-    s->norms = arena_alloc(s->arena, ((size_t) s->buckets.n + 1) * sizeof(*s->norms));
-    const bool ok = values != NULL && s->norms != NULL;
-    for (int b = 0; b < s->buckets.n && ok; ++b) {
+    double * values = program_alloc((size_t) s->n_windows, sizeof(*values));
+    s->norms = program_alloc_in(s->arena, (size_t) s->buckets.n, sizeof(*s->norms));
+    for (int b = 0; b < s->buckets.n; ++b) {
         struct range_norm * f = &s->norms[b];
         for (int64_t i = 0; i < s->n_windows; ++i) {
             const struct score_norm * n = largest_norm(s, &scores->windows[i], b);
@@ -292,7 +266,6 @@ static bool make_norms(struct summary * s, const struct scores * scores) {
         }
     }
     free(values);
-    return ok;
 }
 
 //
@@ -300,22 +273,18 @@ static bool make_norms(struct summary * s, const struct scores * scores) {
 //
 
 // Loss of bucket i minus that of bucket j, paired by window.
-static bool bucket_difference(const struct summary * s, int i, int j, struct stats_estimate * out) {
+static struct stats_estimate bucket_difference(const struct summary * s, int i, int j) {
     const struct losses * f = &s->buckets;
-    struct stats_pair *   a = malloc(((size_t) s->n_units + 1) * sizeof(*a));
-    struct stats_pair *   b = malloc(((size_t) s->n_units + 1) * sizeof(*b));
-    bool                  ok = a != NULL && b != NULL;
-
-    for (int64_t u = 0; u < s->n_units && ok; ++u) {
-        const struct score_cell * x = &f->cells[u * f->n + i];
-        const struct score_cell * y = &f->cells[u * f->n + j];
-        a[u] = (struct stats_pair) { x->nll, (double) x->tokens };
-        b[u] = (struct stats_pair) { y->nll, (double) y->tokens };
+    struct stats_pair *   a = program_alloc((size_t) (2 * s->n_units), sizeof(*a));
+    struct stats_pair *   b = a + s->n_units;
+    struct stats_estimate difference;
+    for (int64_t u = 0; u < s->n_units; ++u) {
+        a[u] = score_cell_pair(&f->cells[u * f->n + i], LOSS_NATS);
+        b[u] = score_cell_pair(&f->cells[u * f->n + j], LOSS_NATS);
     }
-    ok = ok && stats_differences(a, b, s->n_units, 1, STATS_SEED, out);
+    stats_differences(a, b, s->n_units, 1, STATS_SEED, &difference);
     free(a);
-    free(b);
-    return ok;
+    return difference;
 }
 
 // The end of a bucket, in tokens fed: its last target is the next token. With same targets, the
@@ -333,8 +302,8 @@ static int last_inside(const struct summary * s, int64_t length) {
     return last;
 }
 
-// Fills s->extrapolation from the buckets. Returns false if out of memory.
-static bool extrapolate(struct summary * s, double tolerance) {
+// Fills s->extrapolation from the buckets.
+static void extrapolate(struct summary * s, double tolerance) {
     struct extrapolation * e = &s->extrapolation;
     const int64_t          T = e->trained_length;
     // a window of W tokens has targets up to W − 1
@@ -349,19 +318,13 @@ static bool extrapolate(struct summary * s, double tolerance) {
         if (b > e->inside && (e->n == 0 || b > e->bucket[e->n - 1])) {
             e->factor[e->n] = (int) factor;
             e->bucket[e->n] = b;
-            if (!bucket_difference(s, b, e->inside, &e->difference[e->n])) {
-                return false;
-            }
-            e->n++;
+            e->difference[e->n++] = bucket_difference(s, b, e->inside);
         }
     }
 
     int best = 0;
     for (int i = 1; i < s->buckets.n; ++i) {
-        struct stats_estimate rise;
-        if (!bucket_difference(s, i, best, &rise)) {
-            return false;
-        }
+        const struct stats_estimate rise = bucket_difference(s, i, best);
         if (rise.lo > tolerance) {
             e->degrades = i;
             e->best = best;
@@ -372,7 +335,6 @@ static bool extrapolate(struct summary * s, double tolerance) {
             best = i;
         }
     }
-    return true;
 }
 
 //
@@ -381,17 +343,9 @@ static bool extrapolate(struct summary * s, double tolerance) {
 
 enum { MAX_WARNINGS = 32 };
 
-// Adds a text of the arena; NULL: out of memory.
-static bool add(struct summary * s, const char * text) {
-    if (text != NULL && s->n_warnings < MAX_WARNINGS) {
-        s->warnings[s->n_warnings++] = text;
-    }
-    return text != NULL;
-}
+#define WARN(s, ...) (s)->warnings[(s)->n_warnings++] = program_print_in((s)->arena, __VA_ARGS__)
 
-#define WARN(s, ...) add(s, arena_print((s)->arena, __VA_ARGS__))
-
-static bool add_divergence(struct summary * s, const struct scores * scores) {
+static void add_divergence(struct summary * s, const struct scores * scores) {
     int64_t first = -1;
     for (int64_t i = 0; i < s->n_windows; ++i) {
         if (s->diverged_from[i] > 0 &&
@@ -399,84 +353,71 @@ static bool add_divergence(struct summary * s, const struct scores * scores) {
             first = i;
         }
     }
-    return first < 0 ||
-           WARN(s,
-                   "diverged: %" PRId64 " of %" PRId64
-                   " windows have non-finite losses, the earliest at position %" PRId64
-                   " of window %" PRId64
-                   "; such a window is excluded from there on, and the estimates are marked",
-                   s->n_diverged, s->n_windows, s->diverged_from[first],
-                   scores->windows[first].index);
+    if (first >= 0) {
+        WARN(s,
+                "diverged: %" PRId64 " of %" PRId64
+                " windows have non-finite losses, the earliest at position %" PRId64
+                " of window %" PRId64
+                "; such a window is excluded from there on, and the estimates are marked",
+                s->n_diverged, s->n_windows, s->diverged_from[first], scores->windows[first].index);
+    }
 }
 
 // In document mode with a low minimum, later positions come from long documents only.
-static bool add_selection(struct summary * s) {
+static void add_selection(struct summary * s) {
     const struct loss * a = &s->buckets.at[0];
-    for (int i = 1; i < s->buckets.n; ++i) {
+    for (int i = 1; i < s->buckets.n && strcmp(s->meta.reset, "never") != 0; ++i) {
         const struct loss * b = &s->buckets.at[i];
-        if (b->windows + b->diverged < a->windows + a->diverged &&
-                strcmp(s->meta.reset, "never") != 0) {
-            return WARN(s,
+        if (b->windows + b->diverged < a->windows + a->diverged) {
+            WARN(s,
                     "selection: %" PRId64 " windows have targets in the first bucket, %" PRId64
                     " at %" PRId64 "-%" PRId64
                     "; later positions come from longer documents, so the content may differ",
                     a->windows + a->diverged, b->windows + b->diverged, b->range.from, b->range.to);
+            return;
         }
     }
-    return true;
 }
 
-static bool add_few_windows(struct summary * s) {
-    return s->n_units >= STATS_MIN_BOOTSTRAP ||
-           (s->n_units < STATS_MIN_T
-                           ? WARN(s, "%" PRId64 " window%s: too few for an interval", s->n_units,
-                                     s->n_units == 1 ? "" : "s")
-                           : WARN(s,
-                                     "%" PRId64 " windows: too few for the bootstrap; intervals "
-                                     "are Student's t on window means",
-                                     s->n_units));
-}
-
-static bool add_trained_length(struct summary * s) {
-    const int64_t length = s->extrapolation.trained_length;
-    if (length == 0) {
-        return WARN(s, "the trained length is unknown, so there are no extrapolation estimates; "
-                       "set it with --trained-length");
-    }
-    return s->extrapolation.inside >= 0 ||
-           WARN(s,
-                   "no bucket ends inside the trained length of %" PRId64
-                   ", so there are no extrapolation estimates",
-                   length);
-}
-
-// Fills s->warnings. Returns false if out of memory.
-static bool add_warnings(struct summary * s, const struct scores * scores) {
+static void add_warnings(struct summary * s, const struct scores * scores) {
     const struct score_meta * m = &s->meta;
-    s->warnings = arena_alloc(s->arena, MAX_WARNINGS * sizeof(*s->warnings));
-    bool ok = s->warnings != NULL;
+    const int64_t             trained_length = s->extrapolation.trained_length;
+    s->warnings = program_alloc_in(s->arena, MAX_WARNINGS, sizeof(*s->warnings));
     if (s->n_windows < m->n_windows) {
-        ok = ok && WARN(s, "partial: %" PRId64 " of %" PRId64 " windows are there", s->n_windows,
-                           m->n_windows);
+        WARN(s, "partial: %" PRId64 " of %" PRId64 " windows are there", s->n_windows,
+                m->n_windows);
     }
-    ok = ok && add_few_windows(s) && add_divergence(s, scores) && add_selection(s);
+    if (s->n_units < STATS_MIN_T) {
+        WARN(s, "%" PRId64 " window%s: too few for an interval", s->n_units,
+                s->n_units == 1 ? "" : "s");
+    } else if (s->n_units < STATS_MIN_BOOTSTRAP) {
+        WARN(s,
+                "%" PRId64 " windows: too few for the bootstrap; intervals are Student's t on "
+                "window means",
+                s->n_units);
+    }
+    add_divergence(s, scores);
+    add_selection(s);
     if (strcmp(m->reset, "never") == 0) {
-        ok = ok && WARN(s, "the state is never reset: windows are parts of one sequence, and each "
-                           "position occurs once");
+        WARN(s, "the state is never reset: windows are parts of one sequence, and each position "
+                "occurs once");
     }
-    ok = ok && add_trained_length(s);
+    if (trained_length == 0) {
+        WARN(s, "the trained length is unknown, so there are no extrapolation estimates; set it "
+                "with --trained-length");
+    } else if (s->extrapolation.inside < 0) {
+        WARN(s,
+                "no bucket ends inside the trained length of %" PRId64
+                ", so there are no extrapolation estimates",
+                trained_length);
+    }
     if (m->malformed > 0) {
-        ok = ok &&
-             WARN(s,
-                     "%" PRId64 " of %" PRId64
-                     " records were malformed and skipped; the first: %.*s",
-                     m->malformed, m->records, (int) strcspn(m->complaints, "\t"), m->complaints);
+        WARN(s, "%" PRId64 " of %" PRId64 " records were malformed and skipped; the first: %.*s",
+                m->malformed, m->records, (int) strcspn(m->complaints, "\t"), m->complaints);
     }
     if (m->lone_surrogates > 0) {
-        ok = ok &&
-             WARN(s, "%" PRId64 " lone surrogates were replaced by U+FFFD", m->lone_surrogates);
+        WARN(s, "%" PRId64 " lone surrogates were replaced by U+FFFD", m->lone_surrogates);
     }
-    return ok;
 }
 
 //
@@ -485,66 +426,47 @@ static bool add_warnings(struct summary * s, const struct scores * scores) {
 
 // All targets: the sum of the buckets of a unit; with same targets, the bucket of the longest
 // context.
-static bool make_total(struct summary * s) {
+static void make_total(struct summary * s) {
     const int                   n = s->buckets.n;
     const struct position_range range = { n > 0 ? s->buckets.at[0].range.from : 1,
         n > 0 ? s->buckets.at[n - 1].range.to : 0 };
-    if (!losses_alloc(&s->total, &range, 1, s->n_units, s->arena)) {
-        return false;
-    }
+    losses_alloc(&s->total, &range, 1, s->n_units, s->arena);
     const int first = s->n_contexts > 0 && n > 0 ? n - 1 : 0;
     for (int64_t u = 0; u < s->n_units; ++u) {
         s->total.cells[u] = score_cell_sum(s->buckets.cells + u * n + first, n - first);
     }
-    return losses_estimate(&s->total, s->n_units);
+    losses_estimate(&s->total, s->n_units);
 }
 
-static bool make_all(struct summary * s, const struct scores * scores,
-        const struct summary_params * p, struct lrnn_error * err) {
-    if (!make_units(s, scores) || !find_divergence(s, scores)) {
-        return no_memory(s, err);
-    }
-    s->extrapolation.trained_length =
-            p->trained_length > 0 ? p->trained_length : s->meta.trained_length;
-
-    if (s->n_contexts > 0) {
-        if (!make_contexts(s, scores)) {
-            return no_memory(s, err);
-        }
-    } else {
-        if (!make_buckets(s, scores, p->bucket, err)) {
-            return false;
-        }
-        if (!make_prefixes(s, scores, p) || !make_curve(s, scores, p)) {
-            return no_memory(s, err);
-        }
-    }
-    if (!make_total(s)) {
-        return no_memory(s, err);
-    }
-    make_token_error(s, scores);
-    if (!make_positions(s, scores) || !make_composition(s, scores) || !make_norms(s, scores) ||
-            !extrapolate(s, p->tolerance) || !add_warnings(s, scores)) {
-        return no_memory(s, err);
-    }
-    return true;
-}
-
-bool summary_make(const struct scores * scores, const struct summary_params * params,
+bool summary_make(const struct scores * scores, const struct summary_params * p,
         struct summary * summary, struct lrnn_error * err) {
-    *summary = (struct summary) {
+    struct summary * s = summary;
+    *s = (struct summary) {
         .meta = scores->meta,
         .n_windows = scores->n_windows,
         .n_contexts = count_words(scores->meta.same_targets, ","),
-        .arena = arena_new(),
+        .arena = program_arena(),
     };
-    if (summary->arena == NULL) {
-        return no_memory(summary, err);
-    }
-    if (!make_all(summary, scores, params, err)) {
-        summary_free(summary);
+    make_units(s, scores);
+    find_divergence(s, scores);
+    s->extrapolation.trained_length =
+            p->trained_length > 0 ? p->trained_length : s->meta.trained_length;
+    if (s->n_contexts > 0) {
+        make_contexts(s, scores);
+    } else if (make_buckets(s, scores, p->bucket, err)) {
+        make_prefixes(s, scores, p);
+        make_curve(s, scores, p);
+    } else {
+        summary_free(s);
         return false;
     }
+    make_total(s);
+    make_token_error(s, scores);
+    make_positions(s, scores);
+    make_composition(s, scores);
+    make_norms(s, scores);
+    extrapolate(s, p->tolerance);
+    add_warnings(s, scores);
     return true;
 }
 

@@ -66,7 +66,7 @@ struct summary {
     struct arena *       arena;
 };
 
-// Fails if out of memory or if there are too many buckets. The scores must outlive the summary.
+// Fails if there are too many buckets. The scores must outlive the summary.
 bool summary_make(const struct scores * scores, const struct summary_params * params,
         struct summary * summary, struct lrnn_error * err);
 void summary_free(struct summary * summary);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "json/json-write.h"
 #include "eval/scores/model-facts.h"
+#include "memory.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -23,8 +24,7 @@ static const char * const TITLES[N_COLUMNS] = { "targets", "first", "second", "d
 static void add_row(struct table * t, const char * targets, const char * base, const char * other,
         const struct paired * p, bool is_nats) {
     const struct stats_estimate * e = &p->difference;
-    const double                  pv = stats_p_value(e);
-    const int                     row = t != NULL ? t->n_rows : 0;
+    const int                     row = t->n_rows;
     table_set(t, row, TARGETS, "%s", targets);
     table_set(t, row, FIRST, "%s", base);
     table_set(t, row, SECOND, "%s", other);
@@ -40,9 +40,7 @@ static void add_row(struct table * t, const char * targets, const char * base, c
     if (is_nats) {
         table_set(t, row, RATIO, "%.5f", exp(e->value));
     }
-    if (isfinite(pv)) {
-        table_set_p_value(t, row, P, pv);
-    }
+    table_set_p_value(t, row, P, stats_p_value(e));
 }
 
 // A table with its header alone.
@@ -88,7 +86,7 @@ struct table * comparison_table(const struct comparison * c, struct arena * a) {
             "20 seems to differ by chance.%s",
             has_beyond ? "the row beyond the trained length" : "the row of all targets",
             c->n_buckets, left_out);
-    return arena_failed(a) ? NULL : t;
+    return t;
 }
 
 struct table * byte_comparison_table(const struct byte_comparison * c, const char * base_name,
@@ -107,7 +105,7 @@ struct table * byte_comparison_table(const struct byte_comparison * c, const cha
             "scored and that begin and end between tokens of both: %" PRId64 " of %" PRId64
             " and %" PRId64 " bytes, paired by windows of the first.",
             c->bytes, c->base_bytes, c->other_bytes);
-    return arena_failed(a) ? NULL : t;
+    return t;
 }
 
 //
@@ -117,27 +115,22 @@ struct table * byte_comparison_table(const struct byte_comparison * c, const cha
 bool kl_report_make(struct kl_report * r, const struct kl_windows * found, int64_t bucket,
         struct lrnn_error * err) {
     const int64_t           last = r->window - 1;
-    struct position_range * ranges = calloc(RANGES_MAX_BUCKETS + 1, sizeof(*ranges));
-    bool                    ok = ranges != NULL;
-    if (ok) {
-        r->n_ranges = ranges_of_buckets(last, bucket, ranges);
-        if (r->n_ranges < 0) {
-            free(ranges);
-            return error_bad_input(err,
-                    "bucket is %" PRId64 ", which cuts %" PRId64 " positions into more than %d",
-                    bucket, last, RANGES_MAX_BUCKETS);
-        }
-        ranges[r->n_ranges] = (struct position_range) { 1, last };
-        r->summaries =
-                calloc((size_t) ((r->n_models - 1) * (r->n_ranges + 1)), sizeof(*r->summaries));
-        ok = r->summaries != NULL;
+    struct position_range * ranges = program_alloc(RANGES_MAX_BUCKETS + 1, sizeof(*ranges));
+    r->n_ranges = ranges_of_buckets(last, bucket, ranges);
+    if (r->n_ranges < 0) {
+        free(ranges);
+        return error_bad_input(err,
+                "bucket is %" PRId64 ", which cuts %" PRId64 " positions into more than %d", bucket,
+                last, RANGES_MAX_BUCKETS);
     }
-    for (int m = 1; m < r->n_models && ok; ++m) {
-        ok = kl_summarize(
-                &found[m - 1], ranges, r->n_ranges + 1, r->summaries + (m - 1) * (r->n_ranges + 1));
+    const int n = r->n_ranges + 1;
+    ranges[r->n_ranges] = (struct position_range) { 1, last };
+    r->summaries = program_alloc((size_t) ((r->n_models - 1) * n), sizeof(*r->summaries));
+    for (int m = 1; m < r->n_models; ++m) {
+        kl_summarize(&found[m - 1], ranges, n, r->summaries + (m - 1) * n);
     }
     free(ranges);
-    return ok || error_no_memory(err, "the comparison of %d models", r->n_models);
+    return true;
 }
 
 void kl_report_free(struct kl_report * r) {
@@ -190,9 +183,8 @@ static void model_json(
     json_string(w, "identity", identity);
 }
 
-bool kl_report_write_json(const struct kl_report * r, FILE * out, struct lrnn_error * err) {
+void kl_report_write_json(const struct kl_report * r, FILE * out) {
     struct json_writer w = { .out = out };
-    (void) err;
     json_object(&w, NULL);
     json_line(&w, 2);
     json_string(&w, "schema", "lrnn-compare/1");
@@ -230,7 +222,6 @@ bool kl_report_write_json(const struct kl_report * r, FILE * out, struct lrnn_er
     json_line(&w, 0);
     json_end(&w);
     putc('\n', out);
-    return true;
 }
 
 // The ratio of perplexities, from the difference of their logarithms, as a change in per cent.
@@ -259,11 +250,11 @@ static void add_kl(struct table * t, int row, const struct kl_summary * s, bool 
     table_set(t, row, 8, "%.2f", 100.0 * s->same_top.value);
 }
 
-bool kl_report_write_text(const struct kl_report * r, FILE * out, struct lrnn_error * err) {
+void kl_report_write_text(const struct kl_report * r, FILE * out) {
     static const char * const HEAD[] = { "position", "n", "KL", "+- %", "KL 99 %", "ppl",
         "change %", "95 %", "top-1 %" };
     enum { N_COLS = sizeof(HEAD) / sizeof(HEAD[0]), WIDTH = 100 };
-    struct arena * a = arena_new();
+    struct arena * a = program_arena();
     fprintf(out, "reference  %s: %s, %s, %" PRId64 " bytes of weights\n", base_name(r->paths[0]),
             lrnn_model_get_info(r->models[0]).family, model_type(r->models[0], NULL),
             lrnn_model_get_info(r->models[0]).weight_bytes);
@@ -277,11 +268,7 @@ bool kl_report_write_text(const struct kl_report * r, FILE * out, struct lrnn_er
         for (int i = 0; i <= r->n_ranges; ++i) {
             add_kl(t, i + 1, &r->summaries[(m - 1) * (r->n_ranges + 1) + i], i == r->n_ranges);
         }
-        if (!arena_failed(a)) {
-            table_write_text(t, WIDTH, false, out);
-        }
+        table_write_text(t, WIDTH, false, out);
     }
-    const bool ok = !arena_failed(a);
     arena_free(a);
-    return ok || error_no_memory(err, "a table of %d rows", r->n_ranges);
 }

@@ -1,9 +1,9 @@
 #include "eval/report/report-model.h"
 
-#include "base/arena.h"
 #include "base/error.h"
 #include "eval/data/data-files.h"
 #include "eval/scores/score-file.h"
+#include "memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,14 +17,11 @@ struct file {
 };
 
 struct file_list {
-    int            n, capacity;
+    int            n;
+    size_t         capacity;
     struct file *  v;
     struct arena * arena; // of the paths
 };
-
-static bool out_of_memory(struct lrnn_error * err) {
-    return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory");
-}
 
 static void files_free(struct file_list * list) {
     for (int i = 0; i < list->n; ++i) {
@@ -39,23 +36,11 @@ static bool files_add(struct file_list * list, const char * path, struct lrnn_er
             return true;
         }
     }
-    if (list->n == list->capacity) {
-        const int     capacity = list->capacity > 0 ? 2 * list->capacity : 16;
-        struct file * v = realloc(list->v, (size_t) capacity * sizeof(*v));
-        if (v == NULL) {
-            return out_of_memory(err);
-        }
-        list->v = v;
-        list->capacity = capacity;
-    }
-    char * copy = arena_alloc(list->arena, strlen(path) + 1);
-    if (copy == NULL) {
-        return out_of_memory(err);
-    }
-    struct file f = { .path = strcpy(copy, path), .run = -1 };
+    struct file f = { .path = program_print_in(list->arena, "%s", path), .run = -1 };
     if (!scores_read_meta(f.path, &f.header, err)) {
         return false;
     }
+    program_grow(&list->v, &list->capacity, (size_t) list->n + 1, sizeof(*list->v));
     list->v[list->n++] = f;
     return true;
 }
@@ -120,12 +105,9 @@ static int files_group(struct file_list * list) {
 
 static bool read_runs(
         struct report * r, const struct file_list * list, bool partial, struct lrnn_error * err) {
-    const char ** paths = arena_alloc(r->arena, ((size_t) list->n + 1) * sizeof(*paths));
-    r->files = arena_alloc(r->arena, ((size_t) list->n + 1) * sizeof(*r->files));
-    r->runs = arena_alloc(r->arena, ((size_t) list->n + 1) * sizeof(*r->runs));
-    if (paths == NULL || r->files == NULL || r->runs == NULL) {
-        return out_of_memory(err);
-    }
+    const char ** paths = program_alloc_in(r->arena, (size_t) list->n, sizeof(*paths));
+    r->files = program_alloc_in(r->arena, (size_t) list->n, sizeof(*r->files));
+    r->runs = program_alloc_in(r->arena, (size_t) list->n, sizeof(*r->runs));
     for (int i = 0; i < list->n; ++i) {
         r->files[r->n_files++] = list->v[i].path;
     }

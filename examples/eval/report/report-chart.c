@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "chart/chart.h"
 #include "eval/report/report-columns.h"
+#include "memory.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -16,11 +17,9 @@ static const double DIFFERENCE_HEIGHT = 150.0;
 static const double MAX_DIFFERENCE =
         1.5; // nats, a factor of 4.5 in perplexity; the axis is cut here
 
-enum { N_PANELS = 2 };
-
+// A panel of the report: the curves and, if there are several, the differences.
 struct panel_chart {
-    struct arena *     arena;
-    struct chart_panel panels[N_PANELS];
+    struct chart_panel panels[2];
     struct chart_stack stack;
 };
 
@@ -33,80 +32,54 @@ static double center(
                             : 0.5 * ((double) range->from + (double) range->to);
 }
 
-// A series with the x values of a run's curve. Returns its values [4][n]: x, y, lo, hi; NULL: out
-// of memory.
-static double * make_series(struct arena * arena, const struct report * r,
-        const struct report_run * run, struct chart_series * s) {
+// The curve of a run.
+// - pairs: instead of it, the differences from the baseline; NULL: none
+static struct chart_series make_series(struct arena * arena, const struct report * r,
+        const struct report_run * run, const struct paired * pairs) {
     const struct losses * l = &run->summary.curve;
     const int             n = l->n;
-    double *              v = arena_alloc(arena, (4 * (size_t) n + 1) * sizeof(double));
-    if (v != NULL) {
-        *s = (struct chart_series) { .name = run->name,
-            .label = run->label,
-            .color = run->color,
-            .dash = run->dash,
-            .n = n,
-            .x = v,
-            .y = v + n,
-            .lo = v + 2 * n,
-            .hi = v + 3 * n };
-        for (int i = 0; i < n; ++i) {
-            v[i] = center(r, &run->summary, &l->at[i].range);
-        }
+    double *              x = program_alloc_in(arena, 4 * (size_t) n, sizeof(*x));
+    double *              y = x + n, *lo = y + n, *hi = lo + n;
+    for (int i = 0; i < n; ++i) {
+        const struct loss_in_unit     loss = loss_in(&l->at[i], r->params.unit);
+        const struct stats_estimate * d = pairs != NULL ? &pairs[i].difference : NULL;
+        x[i] = center(r, &run->summary, &l->at[i].range);
+        y[i] = d != NULL ? d->value : loss.value;
+        lo[i] = d != NULL ? d->lo : loss.lo;
+        hi[i] = d != NULL ? d->hi : loss.hi;
     }
-    return v;
-}
-
-static bool make_curve(struct arena * arena, const struct report * r, const struct report_run * run,
-        struct chart_series * s) {
-    const struct losses * l = &run->summary.curve;
-    double *              v = make_series(arena, r, run, s);
-    for (int i = 0; i < l->n && v != NULL; ++i) {
-        v[l->n + i] = loss_value(&l->at[i], r->params.unit);
-        v[2 * l->n + i] = loss_lo(&l->at[i], r->params.unit);
-        v[3 * l->n + i] = loss_hi(&l->at[i], r->params.unit);
-    }
-    return v != NULL;
-}
-
-static bool make_difference(struct arena * arena, const struct report * r,
-        const struct report_run * run, const struct paired * pairs, struct chart_series * s) {
-    const int n = run->summary.curve.n;
-    double *  v = make_series(arena, r, run, s);
-    for (int i = 0; i < n && v != NULL; ++i) {
-        v[n + i] = pairs[i].difference.value;
-        v[2 * n + i] = pairs[i].difference.lo;
-        v[3 * n + i] = pairs[i].difference.hi;
-    }
-    return v != NULL;
+    return (struct chart_series) { .name = run->name,
+        .label = run->label,
+        .color = run->color,
+        .dash = run->dash,
+        .n = n,
+        .x = x,
+        .y = y,
+        .lo = lo,
+        .hi = hi };
 }
 
 // One dashed line per trained length.
-static bool make_marks(
+static void make_marks(
         struct arena * arena, const struct report_panel * panel, struct chart_panel * p) {
-    struct chart_mark * marks = arena_alloc(arena, ((size_t) panel->n + 1) * sizeof(*marks));
+    struct chart_mark * marks = program_alloc_in(arena, (size_t) panel->n + 1, sizeof(*marks));
     int                 n = 0;
-    for (int i = 0; i < panel->n && marks != NULL; ++i) {
+    for (int i = 0; i < panel->n; ++i) {
         const double T = (double) panel->runs[i]->summary.extrapolation.trained_length;
         int          k = 0;
         while (k < n && marks[k].x < T) {
             k++;
         }
         if (T > 0.0 && (k == n || marks[k].x != T)) {
-            char   power[16];
-            char * label = arena_alloc(arena, 64);
-            if (label == NULL) {
-                return false;
-            }
-            snprintf(label, 64, "trained on %s", chart_power(T, power));
+            char power[16];
             memmove(&marks[k + 1], &marks[k], (size_t) (n - k) * sizeof(*marks));
-            marks[k] = (struct chart_mark) { T, label };
+            marks[k] = (struct chart_mark) { T,
+                program_print_in(arena, "trained on %s", chart_power(T, power)) };
             n++;
         }
     }
     p->marks = marks;
     p->n_marks = n;
-    return marks != NULL;
 }
 
 // A diverged model would flatten the others, so the axis ends at four times the largest of the
@@ -123,8 +96,8 @@ static double cut_at(const struct chart_series * series, int n, enum loss_unit u
     return !isfinite(reference) ? 0.0 : unit == LOSS_NATS ? reference + log(4.0) : 4.0 * reference;
 }
 
-static bool make_note(struct arena * arena, const struct report_panel * panel,
-        const struct chart_series * series, double y_max, const char ** note) {
+static const char * make_note(struct arena * arena, const struct report_panel * panel,
+        const struct chart_series * series, double y_max) {
     enum { MAX_LINES = 4 };
     char               text[2048] = "", names[512] = "";
     struct name_series beyond = { .text = names, .size = sizeof(names) };
@@ -157,26 +130,16 @@ static bool make_note(struct arena * arena, const struct report_panel * panel,
         snprintf(text + n, sizeof(text) - n, "\nThe same applies to %d more.",
                 n_diverged - MAX_LINES);
     }
-    char * copy = arena_alloc(arena, strlen(text) + 1);
-    if (copy != NULL) {
-        *note = strcpy(copy, text);
-    }
-    return copy != NULL;
+    return program_print_in(arena, "%s", text);
 }
 
-static bool make_top(
-        struct panel_chart * p, const struct report * r, const struct report_panel * panel) {
-    struct chart_series * curves = arena_alloc(p->arena, ((size_t) panel->n + 1) * sizeof(*curves));
+static void make_top(struct panel_chart * p, const struct report * r,
+        const struct report_panel * panel, struct arena * arena) {
+    struct chart_series * curves = program_alloc_in(arena, (size_t) panel->n, sizeof(*curves));
     double                x_lo = INFINITY, x_hi = 2.0;
-
-    if (curves == NULL) {
-        return false;
-    }
     for (int i = 0; i < panel->n; ++i) {
         const struct losses * f = &panel->runs[i]->summary.curve;
-        if (!make_curve(p->arena, r, panel->runs[i], &curves[i])) {
-            return false;
-        }
+        curves[i] = make_series(arena, r, panel->runs[i], NULL);
         if (f->n > 0) {
             x_lo = fmin(
                     x_lo, r->params.log2_x ? fmax(1.0, (double) f->at[0].range.from - 1.0) : 0.0);
@@ -198,77 +161,53 @@ static bool make_top(
         .series = curves,
         .n_series = panel->n,
     };
-    return make_marks(p->arena, panel, top) &&
-           make_note(p->arena, panel, curves, top->y_max, &top->note);
+    make_marks(arena, panel, top);
+    top->note = make_note(arena, panel, curves, top->y_max);
 }
 
-static bool make_bottom(
-        struct panel_chart * p, const struct report * r, const struct report_panel * panel) {
+static void make_bottom(struct panel_chart * p, const struct report * r,
+        const struct report_panel * panel, struct arena * arena) {
     const struct report_run * base = panel->runs[panel->baseline];
     struct chart_panel *      top = &p->panels[0];
-    struct chart_series * series = arena_alloc(p->arena, ((size_t) panel->n + 1) * sizeof(*series));
-    struct chart_mark * marks = arena_alloc(p->arena, ((size_t) top->n_marks + 1) * sizeof(*marks));
-    char *              title = arena_alloc(p->arena, strlen(base->label) + 64);
+    struct chart_series *     series = program_alloc_in(arena, (size_t) panel->n, sizeof(*series));
+    struct chart_mark * marks = program_alloc_in(arena, (size_t) top->n_marks, sizeof(*marks));
     int                 n = 0;
-    bool                ok = series != NULL && marks != NULL && title != NULL;
 
-    for (int i = 0; i < panel->n && ok; ++i) {
+    for (int i = 0; i < panel->n; ++i) {
         struct paired * pairs = i == panel->baseline
                                         ? NULL
                                         : report_pair(r, base, &base->summary.curve, panel->runs[i],
                                                   &panel->runs[i]->summary.curve);
-        ok = pairs == NULL || make_difference(p->arena, r, panel->runs[i], pairs, &series[n]);
-        n += pairs != NULL;
+        if (pairs != NULL) {
+            series[n++] = make_series(arena, r, panel->runs[i], pairs);
+        }
         free(pairs);
     }
-    if (!ok || n == 0) {
-        return ok;
+    p->stack = (struct chart_stack) { p->panels, n > 0 ? 2 : 1 };
+    if (n == 0) {
+        return;
     }
     for (int k = 0; k < top->n_marks; ++k) { // labeled above
         marks[k].x = top->marks[k].x;
     }
-    sprintf(title, "difference from %s; below 0: better", base->label);
-    p->panels[1] = *top;
-    p->panels[1].title = title;
-    p->panels[1].y_label = r->params.unit == LOSS_BPB ? "bits per byte" : "nats per token";
-    p->panels[1].zero = base->name;
-    p->panels[1].zero_label = base->label;
-    p->panels[1].y_min = -MAX_DIFFERENCE;
-    p->panels[1].y_max = MAX_DIFFERENCE;
-    p->panels[1].height = DIFFERENCE_HEIGHT;
-    p->panels[1].note = NULL;
-    p->panels[1].series = series;
-    p->panels[1].n_series = n;
-    p->panels[1].marks = marks;
-    p->stack.n_panels = 2;
+    p->panels[1] = (struct chart_panel) {
+        .title = program_print_in(arena, "difference from %s; below 0: better", base->label),
+        .x_label = top->x_label,
+        .y_label = r->params.unit == LOSS_BPB ? "bits per byte" : "nats per token",
+        .zero = base->name,
+        .zero_label = base->label,
+        .x_scale = top->x_scale,
+        .x_lo = top->x_lo,
+        .x_hi = top->x_hi,
+        .y_min = -MAX_DIFFERENCE,
+        .y_max = MAX_DIFFERENCE,
+        .height = DIFFERENCE_HEIGHT,
+        .series = series,
+        .n_series = n,
+        .marks = marks,
+        .n_marks = top->n_marks,
+    };
     top->x_label = NULL; // below the lower panel
-    return true;
-}
-
-static bool make_panels(
-        struct panel_chart * p, const struct report * r, const struct report_panel * panel) {
-    p->stack = (struct chart_stack) { p->panels, 1 };
-    return make_top(p, r, panel) && make_bottom(p, r, panel);
-}
-
-static void panel_chart_free(struct panel_chart * p) {
-    if (p != NULL) {
-        arena_free(p->arena);
-        free(p);
-    }
-}
-
-static struct panel_chart * panel_chart_new(
-        const struct report * r, const struct report_panel * panel) {
-    struct panel_chart * p = calloc(1, sizeof(*p));
-    if (p != NULL) {
-        p->arena = arena_new();
-        if (p->arena == NULL || !make_panels(p, r, panel)) {
-            panel_chart_free(p);
-            return NULL;
-        }
-    }
-    return p;
 }
 
 static const char * title(enum loss_unit unit) {
@@ -295,23 +234,18 @@ const char * report_subtitle(const struct report * r, char * text, size_t size) 
     return text;
 }
 
-bool report_write_chart(const struct report * r, int first, int n, bool is_file, FILE * out) {
-    struct panel_chart ** charts = calloc((size_t) n + 1, sizeof(*charts));
-    struct chart_stack *  stacks = calloc((size_t) n + 1, sizeof(*stacks));
-    char                  text[256];
-    int                   made = 0;
-    bool                  ok = charts != NULL && stacks != NULL;
-
-    while (ok && made < n) {
-        charts[made] = panel_chart_new(r, &r->panels[first + made]);
-        ok = charts[made] != NULL;
-        if (ok) {
-            if (!is_file) { // a heading of the page
-                charts[made]->panels[0].title = NULL;
-            }
-            stacks[made] = charts[made]->stack;
-            made++;
+void report_write_chart(const struct report * r, int first, int n, bool is_file, FILE * out) {
+    struct arena *       arena = program_arena();
+    struct panel_chart * charts = program_alloc_in(arena, (size_t) n, sizeof(*charts));
+    struct chart_stack * stacks = program_alloc_in(arena, (size_t) n, sizeof(*stacks));
+    char                 text[256];
+    for (int i = 0; i < n; ++i) {
+        make_top(&charts[i], r, &r->panels[first + i], arena);
+        make_bottom(&charts[i], r, &r->panels[first + i], arena);
+        if (!is_file) { // a heading of the page
+            charts[i].panels[0].title = NULL;
         }
+        stacks[i] = charts[i].stack;
     }
     const struct chart chart = {
         .title = is_file ? title(r->params.unit) : NULL,
@@ -321,15 +255,10 @@ bool report_write_chart(const struct report * r, int first, int n, bool is_file,
         .n_across = 2,
         .panel_width = is_file ? 430.0 : 600.0,
     };
-    ok = ok && (is_file ? chart_write_svg(&chart, out) : chart_write_element(&chart, out));
-    for (int i = 0; i < made; ++i) {
-        panel_chart_free(charts[i]);
-    }
-    free(charts);
-    free(stacks);
-    return ok;
+    chart_write(&chart, is_file, out);
+    arena_free(arena);
 }
 
-bool report_write_svg(const struct report * r, FILE * out) {
-    return report_write_chart(r, 0, r->n_panels, true, out);
+void report_write_svg(const struct report * r, FILE * out) {
+    report_write_chart(r, 0, r->n_panels, true, out);
 }

@@ -28,8 +28,8 @@ int report_decimals(enum loss_unit unit, double x) {
 }
 
 void report_loss(const struct loss * l, enum loss_unit unit, char * text, size_t size) {
-    const double value = loss_value(l, unit);
-    const double half = 0.5 * (loss_hi(l, unit) - loss_lo(l, unit));
+    const double value = loss_in(l, unit).value;
+    const double half = 0.5 * (loss_in(l, unit).hi - loss_in(l, unit).lo);
     const bool   is_large = fabs(value) >= 1e6;
     const int    decimals = is_large ? 3 : report_decimals(unit, value);
     char         number[48] = "", interval[48] = "", diverged[32] = "";
@@ -89,9 +89,9 @@ GET(nll, number_value(r->loss->nats.value))
 GET(se, number_value(r->loss->nats.se))
 GET(lo, number_value(r->loss->nats.lo))
 GET(hi, number_value(r->loss->nats.hi))
-GET(ppl, number_value(loss_value(r->loss, LOSS_PPL)))
-GET(ppl_lo, number_value(loss_lo(r->loss, LOSS_PPL)))
-GET(ppl_hi, number_value(loss_hi(r->loss, LOSS_PPL)))
+GET(ppl, number_value(loss_in(r->loss, LOSS_PPL).value))
+GET(ppl_lo, number_value(loss_in(r->loss, LOSS_PPL).lo))
+GET(ppl_hi, number_value(loss_in(r->loss, LOSS_PPL).hi))
 GET(bpb, number_value(r->loss->bits.value))
 GET(bpb_lo, number_value(r->loss->bits.lo))
 GET(bpb_hi, number_value(r->loss->bits.hi))

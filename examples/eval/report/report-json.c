@@ -288,14 +288,15 @@ static void write_bytes(struct json_writer * w, const char * key, const struct p
     write_paired(w, p, false);
 }
 
-static void write_comparison(struct json_writer * w, const struct report_panel * panel, int i) {
-    const struct comparison *      c = &panel->comparisons[i];
-    const struct byte_comparison * b = &panel->bytes[i];
+static void write_comparison(
+        struct json_writer * w, const struct report_panel * panel, const struct report_run * run) {
+    const struct comparison *      c = &run->comparison;
+    const struct byte_comparison * b = &run->bytes;
     json_line(w, 2);
     json_object(w, NULL);
     json_string(w, "dataset", panel->title);
     json_string(w, "base", panel->runs[panel->baseline]->name);
-    json_string(w, "other", panel->runs[i]->name);
+    json_string(w, "other", run->name);
     if (c->base != NULL) {
         json_string(w, "unit", "nats per token");
         json_int(w, "trained_length", c->trained_length);
@@ -324,12 +325,12 @@ static void write_comparison(struct json_writer * w, const struct report_panel *
         write_bytes(w, "all", &b->all);
         write_bytes(w, "beyond_trained_length", &b->beyond);
     } else {
-        json_string(w, "refused", panel->refused[i] != NULL ? panel->refused[i] : "");
+        json_string(w, "refused", run->refused != NULL ? run->refused : "");
     }
     json_end(w);
 }
 
-bool report_write_json(const struct report * r, FILE * out) {
+void report_write_json(const struct report * r, FILE * out) {
     struct json_writer w = { .out = out };
     json_object(&w, NULL);
     json_string(&w, "schema", "lrnn-perplexity/2");
@@ -350,7 +351,7 @@ bool report_write_json(const struct report * r, FILE * out) {
     for (int p = 0; p < r->n_panels; ++p) {
         for (int i = 0; i < r->panels[p].n; ++i) {
             if (i != r->panels[p].baseline) {
-                write_comparison(&w, &r->panels[p], i);
+                write_comparison(&w, &r->panels[p], r->panels[p].runs[i]);
             }
         }
     }
@@ -358,5 +359,4 @@ bool report_write_json(const struct report * r, FILE * out) {
     json_line(&w, 0);
     json_end(&w);
     putc('\n', out);
-    return true;
 }

@@ -5,6 +5,7 @@
 #include "eval/data/dataset.h"
 #include "chart/chart.h"
 #include "eval/estimates/losses.h"
+#include "memory.h"
 
 #include "lrnn.h"
 
@@ -12,10 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-static bool out_of_memory(struct lrnn_error * err) {
-    return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory");
-}
 
 #define ELLIPSIS "\xe2\x80\xa6"
 
@@ -26,17 +23,13 @@ static bool out_of_memory(struct lrnn_error * err) {
 // True if the run can be compared with the first one of a panel.
 static bool belongs(
         const struct report * r, const struct report_run * first, const struct report_run * run) {
-    bool              bytes_only;
-    struct lrnn_error why;
-    return comparison_allowed(&first->scores.meta, &run->scores.meta, &bytes_only, &why) ||
+    bool bytes_only;
+    return comparison_allowed(&first->scores.meta, &run->scores.meta, &bytes_only, NULL) ||
            (bytes_only && r->params.unit == LOSS_BPB);
 }
 
-static bool make_panels(struct report * r, struct lrnn_error * err) {
-    r->panels = arena_alloc(r->arena, ((size_t) r->n_runs + 1) * sizeof(*r->panels));
-    if (r->panels == NULL) {
-        return out_of_memory(err);
-    }
+static void make_panels(struct report * r) {
+    r->panels = program_alloc_in(r->arena, (size_t) r->n_runs, sizeof(*r->panels));
     for (int i = 0; i < r->n_runs; ++i) {
         int p = 0;
         while (p < r->n_panels && !belongs(r, r->panels[p].runs[0], &r->runs[i])) {
@@ -45,24 +38,15 @@ static bool make_panels(struct report * r, struct lrnn_error * err) {
         struct report_panel * panel = &r->panels[p];
         if (p == r->n_panels) {
             r->n_panels++;
-            panel->runs = arena_alloc(r->arena, (size_t) r->n_runs * sizeof(*panel->runs));
-            panel->comparisons =
-                    arena_alloc(r->arena, (size_t) r->n_runs * sizeof(*panel->comparisons));
-            panel->bytes = arena_alloc(r->arena, (size_t) r->n_runs * sizeof(*panel->bytes));
-            panel->refused = arena_alloc(r->arena, (size_t) r->n_runs * sizeof(*panel->refused));
-            if (panel->runs == NULL || panel->comparisons == NULL || panel->bytes == NULL ||
-                    panel->refused == NULL) {
-                return out_of_memory(err);
-            }
+            panel->runs = program_alloc_in(r->arena, (size_t) r->n_runs, sizeof(*panel->runs));
         }
         panel->runs[panel->n++] = &r->runs[i];
         r->runs[i].panel = p;
     }
-    return true;
 }
 
 // Panels of one data set are told apart by what differs.
-static bool name_panels(struct report * r, struct lrnn_error * err) {
+static void name_panels(struct report * r) {
     for (int p = 0; p < r->n_panels; ++p) {
         const struct score_meta * m = &r->panels[p].runs[0]->scores.meta;
         bool                      unique = true;
@@ -74,42 +58,31 @@ static bool name_panels(struct report * r, struct lrnn_error * err) {
             unique &= q == p || strcmp(other, title) != 0;
         }
         r->panels[p].title =
-                unique ? arena_print(r->arena, "%s", title)
-                       : arena_print(r->arena,
+                unique ? program_print_in(r->arena, "%s", title)
+                       : program_print_in(r->arena,
                                  "%s, %s, window %" PRId64 ", reset %s, data %.6s, tokenizer %.6s",
                                  title, m->mode, m->window, m->reset, m->data_fingerprint,
                                  m->tokenizer_hash);
-        if (r->panels[p].title == NULL) {
-            return out_of_memory(err);
-        }
     }
-    return true;
 }
 
-static bool name_runs(struct report * r, struct lrnn_error * err) {
-    for (int p = 0; p < r->n_panels; ++p) {
-        struct report_panel * panel = &r->panels[p];
-        for (int i = 0; i < panel->n; ++i) {
-            const struct score_meta * m = &panel->runs[i]->scores.meta;
-            int                       same_name = 0, same_file = 0;
-            for (int j = 0; j < panel->n; ++j) {
-                const struct score_meta * o = &panel->runs[j]->scores.meta;
-                if (strcmp(o->model, m->model) == 0) {
-                    same_name++;
-                    same_file += j < i && strcmp(o->model_hash, m->model_hash) == 0;
-                }
-            }
-            panel->runs[i]->name =
-                    same_name == 1   ? arena_print(r->arena, "%s", m->model)
-                    : same_file == 0 ? arena_print(r->arena, "%s (%.6s)", m->model, m->model_hash)
-                                     : arena_print(r->arena, "%s (%.6s, %d)", m->model,
-                                               m->model_hash, same_file + 1);
-            if (panel->runs[i]->name == NULL) {
-                return out_of_memory(err);
+static void name_runs(struct report * r, const struct report_panel * panel) {
+    for (int i = 0; i < panel->n; ++i) {
+        const struct score_meta * m = &panel->runs[i]->scores.meta;
+        int                       same_name = 0, same_file = 0;
+        for (int j = 0; j < panel->n; ++j) {
+            const struct score_meta * o = &panel->runs[j]->scores.meta;
+            if (strcmp(o->model, m->model) == 0) {
+                same_name++;
+                same_file += j < i && strcmp(o->model_hash, m->model_hash) == 0;
             }
         }
+        panel->runs[i]->name =
+                same_name == 1   ? program_print_in(r->arena, "%s", m->model)
+                : same_file == 0 ? program_print_in(r->arena, "%s (%.6s)", m->model, m->model_hash)
+                                 : program_print_in(r->arena, "%s (%.6s, %d)", m->model,
+                                           m->model_hash, same_file + 1);
     }
-    return true;
 }
 
 static bool ends_word(char c) {
@@ -117,49 +90,39 @@ static bool ends_word(char c) {
 }
 
 // Labels of long names leave out the words that all names of the panel share at both ends.
-static bool label_runs(struct report * r, struct lrnn_error * err) {
-    for (int p = 0; p < r->n_panels; ++p) {
-        const struct report_panel * panel = &r->panels[p];
-        const char *                first = panel->runs[0]->name;
-        size_t                      head = strlen(first), tail = head;
-        for (int i = 1; i < panel->n; ++i) {
-            const char * name = panel->runs[i]->name;
-            const size_t n = strlen(name), m = strlen(first);
-            size_t       k = 0;
-            while (k < head && name[k] == first[k]) {
-                k++;
-            }
-            head = k;
-            for (k = 0; k < tail && k < n && name[n - 1 - k] == first[m - 1 - k];) {
-                k++;
-            }
-            tail = k;
+static void label_runs(struct report * r, const struct report_panel * panel) {
+    const char * first = panel->runs[0]->name;
+    size_t       head = strlen(first), tail = head;
+    for (int i = 1; i < panel->n; ++i) {
+        const char * name = panel->runs[i]->name;
+        const size_t n = strlen(name), m = strlen(first);
+        size_t       k = 0;
+        while (k < head && name[k] == first[k]) {
+            k++;
         }
-        while (head > 0 && !ends_word(first[head - 1])) {
-            head--;
+        head = k;
+        for (k = 0; k < tail && k < n && name[n - 1 - k] == first[m - 1 - k];) {
+            k++;
         }
-        while (tail > 0 && !ends_word(first[strlen(first) - tail])) {
-            tail--;
-        }
-        for (int i = 0; i < panel->n; ++i) {
-            const char * name = panel->runs[i]->name;
-            const size_t n = strlen(name);
-            const bool   cut = panel->n > 1 && n > CHART_LABEL_CHARS && head + tail < n;
-            char         label[4 * CHART_LABEL_CHARS + 4];
-            const char * rest =
-                    !cut ? name
-                         : arena_print(r->arena, "%s%.*s%s", head > 0 ? ELLIPSIS : "",
-                                   (int) (n - head - tail), name + head, tail > 0 ? ELLIPSIS : "");
-            if (rest != NULL) {
-                chart_label(rest, label, sizeof(label));
-            }
-            panel->runs[i]->label = rest != NULL ? arena_print(r->arena, "%s", label) : NULL;
-            if (panel->runs[i]->label == NULL) {
-                return out_of_memory(err);
-            }
-        }
+        tail = k;
     }
-    return true;
+    while (head > 0 && !ends_word(first[head - 1])) {
+        head--;
+    }
+    while (tail > 0 && !ends_word(first[strlen(first) - tail])) {
+        tail--;
+    }
+    for (int i = 0; i < panel->n; ++i) {
+        const char * name = panel->runs[i]->name;
+        const size_t n = strlen(name);
+        const bool   cut = panel->n > 1 && n > CHART_LABEL_CHARS && head + tail < n;
+        char         label[4 * CHART_LABEL_CHARS + 4];
+        chart_label(!cut ? name
+                         : program_print_in(r->arena, "%s%.*s%s", head > 0 ? ELLIPSIS : "",
+                                   (int) (n - head - tail), name + head, tail > 0 ? ELLIPSIS : ""),
+                label, sizeof(label));
+        panel->runs[i]->label = program_print_in(r->arena, "%s", label);
+    }
 }
 
 //
@@ -255,11 +218,8 @@ static int64_t trained_length_of(const struct report * r, const struct report_ru
 
 static bool summarize_panel(
         struct report * r, struct report_panel * panel, struct lrnn_error * err) {
-    int64_t * lengths = arena_alloc(r->arena, ((size_t) panel->n + 1) * sizeof(*lengths));
+    int64_t * lengths = program_alloc_in(r->arena, (size_t) panel->n, sizeof(*lengths));
     int64_t   bucket = INT64_MAX; // that suits all runs
-    if (lengths == NULL) {
-        return out_of_memory(err);
-    }
     for (int i = 0; i < panel->n; ++i) {
         lengths[i] = trained_length_of(r, panel->runs[i]);
         const int64_t b = ranges_default_bucket(panel->runs[i]->scores.meta.window, lengths[i]);
@@ -309,39 +269,42 @@ static bool find_baselines(struct report * r, struct lrnn_error * err) {
     return found;
 }
 
-static bool compare_with_baseline(
-        struct report * r, struct report_panel * panel, int i, struct lrnn_error * err) {
-    const struct report_run * base = panel->runs[panel->baseline];
-    const struct report_run * other = panel->runs[i];
-    bool                      bytes_only;
-    struct lrnn_error         why;
+static bool compare_with_baseline(struct report * r, const struct report_run * base,
+        struct report_run * other, struct lrnn_error * err) {
+    bool              bytes_only;
+    struct lrnn_error why;
 
     if (comparison_allowed(&base->scores.meta, &other->scores.meta, &bytes_only, &why)) {
-        return comparison_make(&base->summary, &other->summary, &panel->comparisons[i], err);
+        return comparison_make(&base->summary, &other->summary, &other->comparison, err);
     }
     if (!byte_comparison_make(&base->scores, &other->scores,
                 base->summary.extrapolation.trained_length,
-                other->summary.extrapolation.trained_length, &panel->bytes[i], &why)) {
-        panel->bytes[i].bytes = 0;
-        panel->refused[i] = arena_print(r->arena, "%s", why.text);
-        return panel->refused[i] != NULL || out_of_memory(err);
+                other->summary.extrapolation.trained_length, &other->bytes, &why)) {
+        other->bytes.bytes = 0;
+        other->refused = program_print_in(r->arena, "%s", why.text);
     }
     return true;
 }
 
 bool report_read(const struct report_params * params, struct report * r, struct lrnn_error * err) {
-    *r = (struct report) { .params = *params, .arena = arena_new() };
-    bool ok = r->arena != NULL || out_of_memory(err);
-    ok = ok && report_find_runs(r, params->paths, params->n_paths, params->partial, err) &&
-         make_panels(r, err) && name_panels(r, err) && name_runs(r, err) && label_runs(r, err);
+    *r = (struct report) { .params = *params, .arena = program_arena() };
+    bool ok = report_find_runs(r, params->paths, params->n_paths, params->partial, err);
     if (ok) {
+        make_panels(r);
+        name_panels(r);
+        for (int p = 0; p < r->n_panels; ++p) {
+            name_runs(r, &r->panels[p]);
+            label_runs(r, &r->panels[p]);
+        }
         color_runs(r);
+        ok = find_baselines(r, err);
     }
-    ok = ok && find_baselines(r, err);
     for (int p = 0; p < r->n_panels && ok; ++p) {
+        const struct report_panel * panel = &r->panels[p];
         ok = summarize_panel(r, &r->panels[p], err);
-        for (int i = 0; i < r->panels[p].n && ok; ++i) {
-            ok = i == r->panels[p].baseline || compare_with_baseline(r, &r->panels[p], i, err);
+        for (int i = 0; i < panel->n && ok; ++i) {
+            ok = i == panel->baseline ||
+                 compare_with_baseline(r, panel->runs[panel->baseline], panel->runs[i], err);
         }
     }
     if (!ok) {
@@ -351,12 +314,8 @@ bool report_read(const struct report_params * params, struct report * r, struct 
 }
 
 void report_free(struct report * r) {
-    for (int p = 0; p < r->n_panels; ++p) {
-        for (int i = 0; i < r->panels[p].n; ++i) {
-            comparison_free(&r->panels[p].comparisons[i]);
-        }
-    }
     for (int i = 0; i < r->n_runs && r->runs != NULL; ++i) {
+        comparison_free(&r->runs[i].comparison);
         summary_free(&r->runs[i].summary);
         scores_free(&r->runs[i].scores);
     }
@@ -367,24 +326,14 @@ void report_free(struct report * r) {
 struct paired * report_pair(const struct report * r, const struct report_run * base,
         const struct losses * base_losses, const struct report_run * other,
         const struct losses * other_losses) {
-    bool              bytes_only;
-    struct lrnn_error why;
-    if (base_losses->n != other_losses->n ||
-            !comparison_allowed(&base->scores.meta, &other->scores.meta, &bytes_only, &why)) {
+    bool bytes_only;
+    if (!paired_same_ranges(base_losses, other_losses) ||
+            !comparison_allowed(&base->scores.meta, &other->scores.meta, &bytes_only, NULL)) {
         return NULL;
     }
-    for (int i = 0; i < base_losses->n; ++i) {
-        if (base_losses->at[i].range.from != other_losses->at[i].range.from ||
-                base_losses->at[i].range.to != other_losses->at[i].range.to) {
-            return NULL;
-        }
-    }
-    struct paired * pairs = calloc((size_t) base_losses->n + 1, sizeof(*pairs));
-    if (pairs != NULL && !paired_losses(&base->summary, base_losses, &other->summary, other_losses,
-                                 r->params.unit, pairs)) {
-        free(pairs);
-        return NULL;
-    }
+    struct paired * pairs = program_alloc((size_t) base_losses->n, sizeof(*pairs));
+    paired_losses(
+            &base->summary, base_losses, &other->summary, other_losses, r->params.unit, pairs);
     return pairs;
 }
 

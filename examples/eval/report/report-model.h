@@ -27,19 +27,20 @@ struct report_run {
     int            panel;
     int            color; // in charts; variants of one model share it, if there are few models
     int            dash;  // 0: not quantized, if there are few models
+    // with the baseline of the panel:
+    struct comparison      comparison; // base NULL: none
+    struct byte_comparison bytes;      // of other tokenizers; bytes 0: none
+    const char *           refused;    // why there is neither; NULL
 };
 
 // Runs on the same data with the same protocol and tokenizer. In bits per byte, tokenizers may
 // differ.
 struct report_panel {
-    char *                   title;
-    int                      n;
-    struct report_run **     runs;
-    int                      baseline; // index in runs
-    int64_t                  bucket;
-    struct comparison *      comparisons; // [n] with the baseline; base NULL: none
-    struct byte_comparison * bytes;       // [n] for other tokenizers; bytes 0: none
-    const char **            refused;     // [n] why there is neither; NULL
+    char *               title;
+    int                  n;
+    struct report_run ** runs;
+    int                  baseline; // index in runs
+    int64_t              bucket;
 };
 
 struct report {
@@ -57,7 +58,7 @@ bool report_read(
         const struct report_params * params, struct report * report, struct lrnn_error * err);
 void report_free(struct report * report);
 
-// Pairs the losses of two runs of a panel. To be freed; NULL: not comparable, or out of memory.
+// Pairs the losses of two runs of a panel. To be freed; NULL: not comparable.
 struct paired * report_pair(const struct report * report, const struct report_run * base,
         const struct losses * base_losses, const struct report_run * other,
         const struct losses * other_losses);

@@ -1,7 +1,7 @@
 #include "eval/report/report-write.h"
 
-#include "base/arena.h"
 #include "eval/report/report-columns.h"
+#include "memory.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -89,16 +89,16 @@ struct judge {
     bool *                      tried;
 };
 
+static const struct losses * losses_of(const struct report_run * run, bool prefixes) {
+    return prefixes ? &run->summary.prefixes : &run->summary.buckets;
+}
+
 static const struct losses * judge_losses(const struct judge * j, int i) {
-    const struct summary * s = &j->panel->runs[i]->summary;
-    return j->prefixes ? &s->prefixes : &s->buckets;
+    return losses_of(j->panel->runs[i], j->prefixes);
 }
 
 static const struct paired * judge_pair(struct judge * j, int base, int other) {
     const int k = base * j->panel->n + other;
-    if (j->pairs == NULL || j->tried == NULL) {
-        return NULL;
-    }
     if (!j->tried[k]) {
         j->tried[k] = true;
         j->pairs[k] = report_pair(j->r, j->panel->runs[base], judge_losses(j, base),
@@ -112,9 +112,9 @@ static int judge_row(struct judge * j, int row) {
     for (int i = 0; i < j->panel->n; ++i) {
         const struct loss * f = &judge_losses(j, i)->at[row];
         if (row < judge_losses(j, i)->n && isfinite(f->nats.value) &&
-                (best < 0 ||
-                        loss_value(f, j->r->params.unit) <
-                                loss_value(&judge_losses(j, best)->at[row], j->r->params.unit))) {
+                (best < 0 || loss_in(f, j->r->params.unit).value <
+                                     loss_in(&judge_losses(j, best)->at[row], j->r->params.unit)
+                                             .value)) {
             best = i;
         }
     }
@@ -132,28 +132,12 @@ static int judge_row(struct judge * j, int row) {
     return best;
 }
 
-static struct judge judge_new(
-        const struct report * r, const struct report_panel * panel, bool prefixes) {
-    const size_t n = (size_t) panel->n * (size_t) panel->n;
-    return (struct judge) { r, panel, prefixes, calloc(n, sizeof(struct paired *)),
-        calloc(n, sizeof(bool)) };
-}
-
-static void judge_free(struct judge * j) {
-    for (int i = 0; i < j->panel->n * j->panel->n && j->pairs != NULL; ++i) {
-        free(j->pairs[i]);
-    }
-    free(j->pairs);
-    free(j->tried);
-}
-
 // The run with the most rows.
 static const struct losses * longest(const struct report_panel * panel, bool prefixes) {
-    const struct losses * most = NULL;
-    for (int i = 0; i < panel->n; ++i) {
-        const struct summary * s = &panel->runs[i]->summary;
-        const struct losses *  f = prefixes ? &s->prefixes : &s->buckets;
-        most = most == NULL || f->n > most->n ? f : most;
+    const struct losses * most = losses_of(panel->runs[0], prefixes);
+    for (int i = 1; i < panel->n; ++i) {
+        const struct losses * f = losses_of(panel->runs[i], prefixes);
+        most = f->n > most->n ? f : most;
     }
     return most;
 }
@@ -182,7 +166,10 @@ static void set_rules(struct table * g, const struct report_panel * panel,
 static void fill_rows(const struct report * r, const struct report_panel * panel, bool prefixes,
         struct table * g, const struct losses * rows, const int * shown, int n) {
     const bool   contexts = panel->runs[0]->summary.n_contexts > 0;
-    struct judge judge = judge_new(r, panel, prefixes);
+    const int    n_pairs = panel->n * panel->n;
+    struct judge judge = { r, panel, prefixes,
+        program_alloc((size_t) n_pairs, sizeof(struct paired *)),
+        program_alloc((size_t) n_pairs, sizeof(bool)) };
 
     for (int k = 0; k < n; ++k) {
         const struct loss * at = &rows->at[shown[k]];
@@ -203,7 +190,11 @@ static void fill_rows(const struct report * r, const struct report_panel * panel
             }
         }
     }
-    judge_free(&judge);
+    for (int i = 0; i < n_pairs; ++i) {
+        free(judge.pairs[i]);
+    }
+    free(judge.pairs);
+    free(judge.tried);
 }
 
 static struct table * make_lengths(const struct report * r, const struct report_panel * panel,
@@ -290,8 +281,7 @@ static struct table * make_extrapolation(const struct report_panel * panel, stru
 
 static void add_paired(struct table * g, const char * name, const char * where,
         const struct paired * p, bool nats) {
-    const double value = stats_p_value(&p->difference);
-    const int    row = g != NULL ? g->n_rows : 0;
+    const int row = g->n_rows;
     table_set(g, row, 0, "%s", name);
     table_set(g, row, 1, "%s", where);
     set_difference(g, row, 2, &p->difference);
@@ -299,9 +289,7 @@ static void add_paired(struct table * g, const char * name, const char * where,
         table_set(g, row, 3, "%.4f", exp(p->difference.value));
     }
     table_set(g, row, 4, "%" PRId64 " of %" PRId64, p->won, p->difference.n);
-    if (isfinite(value)) {
-        table_set_p_value(g, row, 5, value);
-    }
+    table_set_p_value(g, row, 5, stats_p_value(&p->difference));
 }
 
 static struct table * make_comparisons(const struct report_panel * panel, struct arena * a) {
@@ -312,30 +300,29 @@ static struct table * make_comparisons(const struct report_panel * panel, struct
 
     table_head(g, HEAD);
     for (int i = 0; i < panel->n; ++i) {
-        const struct comparison *      c = &panel->comparisons[i];
-        const struct byte_comparison * b = &panel->bytes[i];
-        const char *                   name = panel->runs[i]->name;
+        const struct report_run *      run = panel->runs[i];
+        const struct comparison *      c = &run->comparison;
+        const struct byte_comparison * b = &run->bytes;
         if (c->base != NULL) {
             char where[64], buf[32];
             snprintf(where, sizeof(where), "beyond %s", report_count(c->trained_length, buf));
             n_buckets = c->n_buckets;
-            add_paired(g, name, "all, nats", &c->all, true);
+            add_paired(g, run->name, "all, nats", &c->all, true);
             if (c->beyond.difference.n > 0) {
-                add_paired(g, name, where, &c->beyond, true);
+                add_paired(g, run->name, where, &c->beyond, true);
             }
         } else if (b->bytes > 0) {
-            add_paired(g, name, "all, bits per byte", &b->all, false);
+            add_paired(g, run->name, "all, bits per byte", &b->all, false);
             if (b->beyond.difference.n > 0) {
-                add_paired(g, name, "beyond both lengths", &b->beyond, false);
+                add_paired(g, run->name, "beyond both lengths", &b->beyond, false);
             }
         } else if (i != panel->baseline) {
-            const int row = g != NULL ? g->n_rows : 0;
-            table_set(g, row, 0, "%s", name);
-            table_set(g, row, 1, "not comparable: %s",
-                    panel->refused[i] != NULL ? panel->refused[i] : "");
+            const int row = g->n_rows;
+            table_set(g, row, 0, "%s", run->name);
+            table_set(g, row, 1, "not comparable: %s", run->refused != NULL ? run->refused : "");
         }
     }
-    if (g == NULL || g->n_rows == 1) {
+    if (g->n_rows == 1) {
         return NULL;
     }
     g->left = true;
@@ -439,7 +426,7 @@ int report_make_tables(const struct report * r, const struct report_panel * pane
             tables[n++] = made[i];
         }
     }
-    return arena_failed(a) ? -1 : n;
+    return n;
 }
 
 const char * report_describe(const struct report_panel * panel, char * text, size_t size) {

@@ -4,6 +4,7 @@
 #include "chart/chart.h"
 #include "chart/markup.h"
 #include "eval/report/report-columns.h"
+#include "memory.h"
 #include "lrnn.h"
 
 #include <inttypes.h>
@@ -42,35 +43,20 @@ static void print_heading(
     putc('\n', out);
 }
 
-static bool print_panel(const struct report * r, const struct report_panel * panel,
-        const struct report_screen * screen, FILE * out) {
-    struct table * tables[REPORT_MAX_TABLES];
-    struct arena * arena = arena_new();
-    const int      n = arena != NULL ? report_make_tables(r, panel, arena, tables) : -1;
-    bool           ok = n >= 0;
-
-    if (ok) {
-        print_heading(panel, screen, out);
+void report_write_text(const struct report * r, const struct report_screen * screen, FILE * out) {
+    for (int p = 0; p < r->n_panels; ++p) {
+        struct table * tables[REPORT_MAX_TABLES];
+        struct arena * arena = program_arena();
+        const int      n = report_make_tables(r, &r->panels[p], arena, tables);
+        fputs(p > 0 ? "\n" : "", out);
+        print_heading(&r->panels[p], screen, out);
         for (int i = 0; i < n; ++i) {
             table_write_text(tables[i], screen->columns, screen->utf8, out);
         }
-        print_warnings(panel, screen, out);
-    }
-    arena_free(arena);
-    return ok;
-}
-
-bool report_write_text(const struct report * r, const struct report_screen * screen, FILE * out) {
-    for (int p = 0; p < r->n_panels; ++p) {
-        if (p > 0) {
-            putc('\n', out);
-        }
-        if (!print_panel(r, &r->panels[p], screen, out)) {
-            return false;
-        }
+        print_warnings(&r->panels[p], screen, out);
+        arena_free(arena);
     }
     text_write_wrapped(REPORT_LEGEND, 0, screen->columns, 0, screen->utf8, out);
-    return true;
 }
 
 //
@@ -122,7 +108,7 @@ static void csv_row(FILE * out, int in, const struct report_row * row) {
     putc('\n', out);
 }
 
-static bool write_csv(const struct report * r, int in, FILE * out) {
+static void write_csv(const struct report * r, int in, FILE * out) {
     csv_row(out, in, NULL);
     for (int k = 0; k < r->n_runs; ++k) {
         const struct report_run * run = &r->runs[k];
@@ -138,15 +124,14 @@ static bool write_csv(const struct report * r, int in, FILE * out) {
             csv_row(out, in, &row);
         }
     }
-    return true;
 }
 
-bool report_write_buckets_csv(const struct report * r, FILE * out) {
-    return write_csv(r, REPORT_CSV_BUCKETS, out);
+void report_write_buckets_csv(const struct report * r, FILE * out) {
+    write_csv(r, REPORT_CSV_BUCKETS, out);
 }
 
-bool report_write_prefix_csv(const struct report * r, FILE * out) {
-    return write_csv(r, REPORT_CSV_PREFIX, out);
+void report_write_prefix_csv(const struct report * r, FILE * out) {
+    write_csv(r, REPORT_CSV_PREFIX, out);
 }
 
 //
@@ -253,38 +238,33 @@ static void write_warnings(const struct report_panel * panel, FILE * out) {
     fputs(report_warning(panel, 0, names, sizeof(names)) != NULL ? "</ul>\n" : "", out);
 }
 
-static bool write_panel(const struct report * r, int number, FILE * out) {
+static void write_panel(const struct report * r, int number, FILE * out) {
     const struct report_panel * panel = &r->panels[number];
     struct table *              tables[REPORT_MAX_TABLES];
-    struct arena *              arena = arena_new();
-    const int n = arena != NULL ? report_make_tables(r, panel, arena, tables) : -1;
-    char      text[1024];
-    bool      ok = n >= 0;
+    struct arena *              arena = program_arena();
+    const int                   n = report_make_tables(r, panel, arena, tables);
+    char                        text[1024];
 
-    if (ok) {
-        fputs("<h2>", out);
-        markup_text(out, panel->title);
-        fputs("</h2>\n<p class=\"faint\">", out);
-        markup_text(out, report_describe(panel, text, sizeof(text)));
-        fputs("</p>\n<figure><div class=\"scroll\">\n", out);
-        ok = report_write_chart(r, number, 1, false, out);
-        fputs("</div></figure>\n", out);
-        write_warnings(panel, out);
-        for (int i = 0; i < n; ++i) {
-            table_write_html(tables[i], out);
-        }
-        fputs("<h3>Provenance</h3>\n", out);
-        for (int i = 0; i < panel->n; ++i) {
-            write_provenance(panel->runs[i], out);
-        }
+    fputs("<h2>", out);
+    markup_text(out, panel->title);
+    fputs("</h2>\n<p class=\"faint\">", out);
+    markup_text(out, report_describe(panel, text, sizeof(text)));
+    fputs("</p>\n<figure><div class=\"scroll\">\n", out);
+    report_write_chart(r, number, 1, false, out);
+    fputs("</div></figure>\n", out);
+    write_warnings(panel, out);
+    for (int i = 0; i < n; ++i) {
+        table_write_html(tables[i], out);
+    }
+    fputs("<h3>Provenance</h3>\n", out);
+    for (int i = 0; i < panel->n; ++i) {
+        write_provenance(panel->runs[i], out);
     }
     arena_free(arena);
-    return ok;
 }
 
-bool report_write_html(const struct report * r, FILE * out) {
+void report_write_html(const struct report * r, FILE * out) {
     char text[256];
-    bool ok = true;
     fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
           "<meta name=\"viewport\" content=\"width=device-width, "
           "initial-scale=1\"/>\n"
@@ -295,13 +275,12 @@ bool report_write_html(const struct report * r, FILE * out) {
     fputs("</style>\n</head>\n<body>\n<h1>Length extrapolation</h1>\n<p class=\"faint\">", out);
     markup_text(out, report_subtitle(r, text, sizeof(text)));
     fputs("</p>\n", out);
-    for (int p = 0; p < r->n_panels && ok; ++p) {
-        ok = write_panel(r, p, out);
+    for (int p = 0; p < r->n_panels; ++p) {
+        write_panel(r, p, out);
     }
     fputs("<p class=\"note\">", out);
     markup_text(out, REPORT_LEGEND);
     fprintf(out, " lrnn %s, ggml ", lrnn_version());
     markup_text(out, lrnn_ggml_version());
     fputs(".</p>\n</body>\n</html>\n", out);
-    return ok;
 }

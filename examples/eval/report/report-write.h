@@ -1,18 +1,17 @@
 #pragma once
 
-// Writes a report in several formats. Functions return false if out of memory; for write errors,
-// check ferror.
+// Writes a report in several formats. For write errors, check ferror.
 
 #include "eval/report/report-model.h"
 #include "eval/report/text-table.h"
 
 #include <stdio.h>
 
-bool report_write_json(const struct report * r, FILE * out);
-bool report_write_buckets_csv(const struct report * r, FILE * out);
-bool report_write_prefix_csv(const struct report * r, FILE * out);
-bool report_write_svg(const struct report * r, FILE * out);
-bool report_write_html(const struct report * r, FILE * out);
+void report_write_json(const struct report * r, FILE * out);
+void report_write_buckets_csv(const struct report * r, FILE * out);
+void report_write_prefix_csv(const struct report * r, FILE * out);
+void report_write_svg(const struct report * r, FILE * out);
+void report_write_html(const struct report * r, FILE * out);
 
 // The terminal or file that tables are written to.
 struct report_screen {
@@ -21,12 +20,12 @@ struct report_screen {
     bool color;
 };
 
-bool report_write_text(const struct report * r, const struct report_screen * screen, FILE * out);
+void report_write_text(const struct report * r, const struct report_screen * screen, FILE * out);
 
 // Writes panels first … first + n − 1 as one chart: the curves, and below them the differences from
 // the baseline.
 // - is_file: an SVG file; otherwise an element of HTML
-bool report_write_chart(const struct report * r, int first, int n, bool is_file, FILE * out);
+void report_write_chart(const struct report * r, int first, int n, bool is_file, FILE * out);
 
 // Explains lines and bands. Returns text.
 const char * report_subtitle(const struct report * r, char * text, size_t size);
@@ -37,7 +36,7 @@ enum { REPORT_MAX_TABLES = 8 };
 // Explains the marks in cells.
 extern const char REPORT_LEGEND[];
 
-// Fills `tables` and returns their number; −1: out of memory.
+// Fills `tables` and returns their number.
 int report_make_tables(const struct report * r, const struct report_panel * panel,
         struct arena * arena, struct table * tables[REPORT_MAX_TABLES]);
 

@@ -1,68 +1,63 @@
 #include "eval/report/text-table.h"
 
-#include "base/arena.h"
 #include "base/unicode.h"
 #include "chart/markup.h"
+#include "memory.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct table * table_new(struct arena * arena, int max_rows, int n_cols) {
-    struct table * t = arena_alloc(arena, sizeof(*t));
-    const char **  cells =
-            arena_alloc(arena, ((size_t) max_rows * (size_t) n_cols + 1) * sizeof(*cells));
-    if (t == NULL || cells == NULL) {
-        return NULL;
-    }
-    *t = (struct table) { .arena = arena, .title = "", .n_cols = n_cols, .cells = cells };
+    struct table * t = program_alloc_in(arena, 1, sizeof(*t));
+    *t = (struct table) {
+        .arena = arena,
+        .title = "",
+        .n_cols = n_cols,
+        .cells = program_alloc_in(arena, (size_t) (max_rows * n_cols), sizeof(*t->cells)),
+    };
     return t;
 }
 
-// Sets *text, unless the table is NULL.
-#define PRINT(t, format, text)                                 \
-    do {                                                       \
-        va_list args;                                          \
-        va_start(args, format);                                \
-        (text) = arena_print_args((t)->arena, (format), args); \
-        va_end(args);                                          \
+// Sets text.
+#define PRINT(t, format, text)                                      \
+    do {                                                            \
+        va_list args;                                               \
+        va_start(args, format);                                     \
+        (text) = program_print_args_in((t)->arena, (format), args); \
+        va_end(args);                                               \
     } while (0)
 
 void table_title(struct table * t, const char * format, ...) {
-    if (t != NULL) {
-        PRINT(t, format, t->title);
-    }
+    PRINT(t, format, t->title);
 }
 
 void table_note(struct table * t, const char * format, ...) {
-    if (t != NULL) {
-        PRINT(t, format, t->note);
-    }
+    PRINT(t, format, t->note);
 }
 
 void table_head(struct table * t, const char * const * titles) {
-    for (int c = 0; t != NULL && c < t->n_cols; ++c) {
+    for (int c = 0; c < t->n_cols; ++c) {
         table_set(t, 0, c, "%s", titles[c]);
     }
 }
 
 void table_set(struct table * t, int row, int col, const char * format, ...) {
-    if (t != NULL) {
-        PRINT(t, format, t->cells[row * t->n_cols + col]);
-        t->n_rows = row < t->n_rows ? t->n_rows : row + 1;
-    }
+    PRINT(t, format, t->cells[row * t->n_cols + col]);
+    t->n_rows = row < t->n_rows ? t->n_rows : row + 1;
 }
 
 void table_set_p_value(struct table * t, int row, int col, double p) {
     if (p < 1e-6) {
         table_set(t, row, col, "< 1e-6");
-    } else {
+    } else if (isfinite(p)) {
         table_set(t, row, col, p < 1e-3 ? "%.0e" : "%.4f", p);
     }
 }
 
 void table_rule(struct table * t, int before, const char * format, ...) {
-    bool skip = t == NULL || t->n_rules == TABLE_MAX_RULES;
+    bool skip = t->n_rules == TABLE_MAX_RULES;
     for (int i = 0; !skip && i < t->n_rules; ++i) {
         skip = t->rules[i].before == before;
     }
@@ -183,23 +178,17 @@ static void write_rule(int width, const char * word, bool utf8, FILE * out) {
     putc('\n', out);
 }
 
-static void write_row(const struct table * t, int row, const int * widths, int first, int end,
-        bool utf8, FILE * out) {
-    put_field(t->cells[row * t->n_cols], widths[0], true, utf8, out);
-    for (int c = first; c < end; ++c) {
-        fputs("  ", out);
-        put_field(t->cells[row * t->n_cols + c], widths[c], t->left, utf8, out);
-    }
-}
-
 // Writes a row without trailing blanks.
-static void write_trimmed(const struct table * t, int row, const int * widths, int first, int end,
+static void write_row(const struct table * t, int row, const int * widths, int first, int end,
         bool utf8, FILE * out) {
     char * line = NULL;
     size_t n = 0;
     FILE * file = open_memstream(&line, &n);
+    for (int c = 0; c < end && file != NULL; c = c == 0 ? first : c + 1) {
+        fputs(c > 0 ? "  " : "", file);
+        put_field(t->cells[row * t->n_cols + c], widths[c], c == 0 || t->left, utf8, file);
+    }
     if (file != NULL) {
-        write_row(t, row, widths, first, end, utf8, file);
         fclose(file);
         while (n > 0 && line[n - 1] == ' ') {
             n--;
@@ -218,7 +207,7 @@ static void write_columns(const struct table * t, const int * widths, int first,
                 write_rule(total, t->rules[i].word, utf8, out);
             }
         }
-        write_trimmed(t, row, widths, first, end, utf8, out);
+        write_row(t, row, widths, first, end, utf8, out);
         if (row == 0) {
             write_rule(total, NULL, utf8, out);
         }
@@ -226,10 +215,7 @@ static void write_columns(const struct table * t, const int * widths, int first,
 }
 
 void table_write_text(const struct table * t, int columns, bool utf8, FILE * out) {
-    int * widths = calloc((size_t) t->n_cols + 1, sizeof(*widths));
-    if (widths == NULL) {
-        return;
-    }
+    int * widths = program_alloc((size_t) t->n_cols, sizeof(*widths));
     for (int c = 0; c < t->n_cols; ++c) {
         for (int row = 0; row < t->n_rows; ++row) {
             const int n = width_of(t->cells[row * t->n_cols + c], utf8);

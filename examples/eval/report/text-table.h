@@ -24,8 +24,6 @@ struct table {
 
 struct arena;
 
-// Returns an empty table; NULL: out of memory. The functions below then do nothing, so arena_failed
-// needs to be asked only once, at the end.
 struct table * table_new(struct arena * arena, int max_rows, int n_cols);
 
 #ifdef __GNUC__
@@ -41,7 +39,7 @@ void table_head(struct table * t, const char * const * titles); // [n_cols]
 // Sets a cell. The table ends with the last row that has one.
 void table_set(struct table * t, int row, int col, const char * format, ...) TABLE_PRINTF(4, 5);
 
-// Sets a cell to a probability. Below 1e-6 the exact value depends on the model of the noise, so it
+// Sets a cell to a probability, unless it is NaN. Below 1e-6 the exact value depends on the model of the noise, so it
 // is not shown.
 void table_set_p_value(struct table * t, int row, int col, double p);
 
