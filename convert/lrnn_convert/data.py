@@ -104,7 +104,7 @@ def saved_files(folder: Path) -> list[Path]:
 
 
 class Walk:
-    """The files of a folder, by the same rules as in lrnn-perplexity (folder-walk.c): names in the
+    """The files of a folder, by the same rules as in lrnn-perplexity (data-files.c): names in the
     order of their bytes, hidden ones skipped, links followed, no folder twice."""
 
     def __init__(self):

@@ -129,29 +129,38 @@ void progress_begin(struct progress * p, int n_steps) {
     };
 }
 
-void progress_step(struct progress * p, const char * what) {
+bool progress_is_due(struct progress * p) {
     const int64_t now_us = ggml_time_us();
-
     const int64_t every_us = p->is_terminal ? TERMINAL_LINE_EVERY_US : PLAIN_LINE_EVERY_US;
     if (p->n_steps == 0 || now_us - p->shown_us < every_us) {
-        return;
+        return false;
     }
     p->shown_us = now_us;
+    return true;
+}
 
-    char left[64] = "";
-    char line[1024];
-    if (p->n_done > 0) {
-        const double left_s =
-                1e-6 * (double) (now_us - p->start_us) / p->n_done * (p->n_steps - p->n_done);
-        snprintf(left, sizeof(left), ", about %.0f s left", left_s);
-    }
-    snprintf(line, sizeof(line), "[%d/%d] %.800s%s", p->n_done + 1, p->n_steps, what, left);
+void progress_print(const struct progress * p, const char * line) {
     if (p->is_terminal) {
         terminal_redraw(stderr, line);
     } else {
         fprintf(program_stderr(), "%s\n", line);
         fflush(stderr);
     }
+}
+
+void progress_step(struct progress * p, const char * what) {
+    if (!progress_is_due(p)) {
+        return;
+    }
+    char left[64] = "";
+    char line[1024];
+    if (p->n_done > 0) {
+        const double left_s =
+                1e-6 * (double) (p->shown_us - p->start_us) / p->n_done * (p->n_steps - p->n_done);
+        snprintf(left, sizeof(left), ", about %.0f s left", left_s);
+    }
+    snprintf(line, sizeof(line), "[%d/%d] %.800s%s", p->n_done + 1, p->n_steps, what, left);
+    progress_print(p, line);
 }
 
 void progress_done(struct progress * p) {

@@ -47,7 +47,12 @@ struct progress {
     int64_t shown_us;
 };
 
-void progress_begin(struct progress * p, int n_steps);      // 0: show nothing
+void progress_begin(struct progress * p, int n_steps); // 0: show nothing
+
+// For a line of the caller's own: whether it is time for one, and the line.
+bool progress_is_due(struct progress * p);
+void progress_print(const struct progress * p, const char * line);
+
 void progress_step(struct progress * p, const char * what); // a step begins
 void progress_done(struct progress * p);                    // it ends
 void progress_clear(struct progress * p);                   // erase the line before other output

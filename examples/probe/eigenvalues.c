@@ -1,19 +1,19 @@
 #include "eigenvalues.h"
 
+#include "memory.h"
 #include "spectrum.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-bool eigenvalues_init(struct eigenvalues * e, int n_layers, int64_t every) {
+void eigenvalues_init(struct eigenvalues * e, int n_layers, int64_t every) {
     *e = (struct eigenvalues) { .n_layers = n_layers,
         .every = every,
-        .layers = calloc((size_t) n_layers, sizeof(*e->layers)) };
-    for (int i = 0; e->layers != NULL && i < n_layers; ++i) {
+        .layers = program_alloc((size_t) n_layers, sizeof(*e->layers)) };
+    for (int i = 0; i < n_layers; ++i) {
         e->layers[i].lo = e->layers[i].gate_lo = INFINITY;
         e->layers[i].hi = e->layers[i].gate_hi = -INFINITY;
     }
-    return e->layers != NULL;
 }
 
 void eigenvalues_free(struct eigenvalues * e) {
@@ -45,6 +45,15 @@ static const float * at(const struct lrnn_trace_event * event, const struct lrnn
                    t->ne[0];
 }
 
+// diag(g) − z zᵀ
+// - work: g [d], z² [d], room for 3 d more
+static void count_rank_one(struct eigenvalues_layer * l, int64_t d, double * work) {
+    spectrum_of_rank_one(d, work, work + d, work + 2 * d, work + 3 * d);
+    for (int64_t i = 0; i < d; ++i) {
+        count(l, work[2 * d + i], 0.0);
+    }
+}
+
 // Π_j (I − β_j k_j k_jᵀ) diag(gate). Counts the eigenvalues of the factors; others are the gate.
 static bool householder(const struct lrnn_trace_event * event, struct eigenvalues * e,
         struct eigenvalues_layer * l, int64_t h, int64_t token, double * work) {
@@ -62,7 +71,7 @@ static bool householder(const struct lrnn_trace_event * event, struct eigenvalue
             e->error = "it has a gate per key channel and more than one factor";
             return false;
         }
-        double *g = work, *z2 = work + event->d_k, *out = work + 2 * event->d_k;
+        double *g = work, *z2 = work + event->d_k;
         for (int64_t i = 0; i < event->d_k; ++i) {
             if (gh[i] < 0.0f) {
                 e->error = "it has a negative gate of a key channel together with a reflection";
@@ -73,10 +82,7 @@ static bool householder(const struct lrnn_trace_event * event, struct eigenvalue
             l->gate_lo = fmin(l->gate_lo, gh[i]);
             l->gate_hi = fmax(l->gate_hi, gh[i]);
         }
-        spectrum_of_rank_one(event->d_k, g, z2, out, work + 3 * event->d_k);
-        for (int64_t i = 0; i < event->d_k; ++i) {
-            count(l, out[i], 0.0);
-        }
+        count_rank_one(l, event->d_k, work);
         return true;
     }
     double re[SPECTRUM_FACTORS_MAX], im[SPECTRUM_FACTORS_MAX];
@@ -100,7 +106,7 @@ static bool rank_one(const struct lrnn_trace_event * event, struct eigenvalues *
     const float * gh = at(event, lrnn_trace_find(event, "gate"), h, token);
     const float * rh = at(event, lrnn_trace_find(event, "r"), h, token);
     const float * wh = at(event, lrnn_trace_find(event, "w"), h, token);
-    double *      g = work, *z2 = work + event->d_k, *out = work + 2 * event->d_k;
+    double *      g = work, *z2 = work + event->d_k;
     for (int64_t i = 0; i < event->d_k; ++i) {
         g[i] = gh[i];
         z2[i] = (double) wh[i] * rh[i];
@@ -109,10 +115,7 @@ static bool rank_one(const struct lrnn_trace_event * event, struct eigenvalues *
             return false;
         }
     }
-    spectrum_of_rank_one(event->d_k, g, z2, out, work + 3 * event->d_k);
-    for (int64_t i = 0; i < event->d_k; ++i) {
-        count(l, out[i], 0.0);
-    }
+    count_rank_one(l, event->d_k, work);
     return true;
 }
 
@@ -145,12 +148,12 @@ bool eigenvalues_trace(const struct lrnn_trace_event * event, void * user) {
     struct eigenvalues *       e = user;
     struct eigenvalues_layer * l =
             event->layer >= 0 && event->layer < e->n_layers ? &e->layers[event->layer] : NULL;
-    double * work = l != NULL ? malloc((size_t) event->d_k * 5 * sizeof(*work)) : NULL;
-    bool     going = work != NULL;
-    if (!going) {
-        e->error = l == NULL ? "it has a recurrence outside the layers" : "out of memory";
+    if (l == NULL) {
+        e->error = "it has a recurrence outside the layers";
         return false;
     }
+    double * work = program_alloc((size_t) event->d_k * 5, sizeof(*work));
+    bool     going = true;
     e->kind = event->transition;
     for (int32_t s = 0; s < event->n_seqs; ++s) {
         for (int64_t i = 0; i < event->seqs[s].count; ++i) {
@@ -158,7 +161,6 @@ bool eigenvalues_trace(const struct lrnn_trace_event * event, void * user) {
             for (int64_t h = 0;
                     h < event->n_head && going && (event->seqs[s].position + i) % e->every == 0;
                     ++h) {
-                const int64_t before = l->n;
                 switch (event->transition) {
                     case LRNN_TRANSITION_HOUSEHOLDER:
                         going = householder(event, e, l, h, token, work);
@@ -172,7 +174,6 @@ bool eigenvalues_trace(const struct lrnn_trace_event * event, void * user) {
                     case LRNN_TRANSITION_TWO_EXP_M1: exponential(event, l, h, token); break;
                     case LRNN_TRANSITION_NONE: break;
                 }
-                e->per_token = l->n - before;
             }
         }
     }

@@ -25,12 +25,11 @@ struct eigenvalues {
     struct eigenvalues_layer * layers;
     int64_t                    every; // count one token in this many
     enum lrnn_transition       kind;
-    int64_t                    per_token; // per head and token: n_h, d_k, or d_k × d_v
-    const char *               error;     // why the callback stopped the call; NULL: it did not
+    const char *               error; // why the callback stopped the call; NULL: it did not
 };
 
-// - every: count one token in this many. False: out of memory.
-bool eigenvalues_init(struct eigenvalues * e, int n_layers, int64_t every);
+// - every: count one token in this many
+void eigenvalues_init(struct eigenvalues * e, int n_layers, int64_t every);
 void eigenvalues_free(struct eigenvalues * e);
 
 // The trace callback of a session, for LRNN_TRACE_SCANS. `user` is a struct eigenvalues.

@@ -1,6 +1,7 @@
 #include "horizon.h"
 
 #include "base/error.h"
+#include "memory.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -41,15 +42,11 @@ static bool measure_init(struct measure * m, struct horizon * horizon,
                 n_states, m->n_vocab, n_rows, VALUES_MAX);
     }
     const size_t size = (size_t) (n_states * m->n_vocab);
-    m->state_of = calloc((size_t) m->n_vocab, sizeof(*m->state_of));
-    m->answers = calloc((size_t) n_states, sizeof(*m->answers));
-    m->centroids = calloc(size, sizeof(*m->centroids));
-    m->sums = calloc((size_t) n_rows * size, sizeof(*m->sums));
-    m->counts = calloc((size_t) (n_rows * n_states), sizeof(*m->counts));
-    if (m->state_of == NULL || m->answers == NULL || m->centroids == NULL || m->sums == NULL ||
-            m->counts == NULL) {
-        return error_no_memory(err, "the readouts of %" PRId64 " states", n_states);
-    }
+    m->state_of = program_alloc((size_t) m->n_vocab, sizeof(*m->state_of));
+    m->answers = program_alloc((size_t) n_states, sizeof(*m->answers));
+    m->centroids = program_alloc(size, sizeof(*m->centroids));
+    m->sums = program_alloc((size_t) n_rows * size, sizeof(*m->sums));
+    m->counts = program_alloc((size_t) (n_rows * n_states), sizeof(*m->counts));
     for (int64_t k = 0; k < m->n_vocab; ++k) {
         m->state_of[k] = -1;
     }
@@ -175,7 +172,6 @@ bool horizon_measure(struct lrnn_model * model, const struct task * task,
 
     make_rows(horizon, longest);
     if (!measure_init(&m, horizon, model, task, err)) {
-        measure_free(&m);
         return false;
     }
     pass.n_lengths = 1;

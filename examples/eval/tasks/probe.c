@@ -1,6 +1,7 @@
 #include "eval/tasks/probe.h"
 
 #include "base/error.h"
+#include "memory.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -40,7 +41,7 @@ struct run {
 };
 
 static void run_free(struct run * r) {
-    for (int i = 0; r->lanes != NULL && i < r->n_lanes; ++i) {
+    for (int i = 0; i < r->n_lanes; ++i) {
         task_stream_free(r->lanes[i].stream);
     }
     lrnn_session_free(r->session);
@@ -92,30 +93,27 @@ static bool find_tokens(const struct lrnn_model * model, const struct task * tas
 
 bool probe_tokens(const struct lrnn_model * model, const struct task * task, uint64_t seed,
         int64_t length, int32_t ** tokens, int64_t * n_tokens, struct lrnn_error * err) {
-    int32_t *            ids = calloc((size_t) task_n_symbols(task), sizeof(*ids));
-    int32_t *            prefix = NULL;
-    struct task_stream * stream = task_stream_new(task, seed, length = task_length(task, length));
-    bool                 done = false;
-
+    int32_t * ids = program_alloc((size_t) task_n_symbols(task), sizeof(*ids));
+    int32_t * prefix = NULL;
     *tokens = NULL;
     *n_tokens = 0;
-    error_no_memory(err, "a sequence of %" PRId64 " symbols", length);
-    if (ids != NULL && stream != NULL && find_tokens(model, task, ids, &prefix, n_tokens, err)) {
-        *tokens = malloc((size_t) (*n_tokens + length) * sizeof(**tokens));
-        done = *tokens != NULL;
-        if (done && *n_tokens > 0) {
-            memcpy(*tokens, prefix, (size_t) *n_tokens * sizeof(**tokens));
+    length = task_length(task, length);
+    if (find_tokens(model, task, ids, &prefix, n_tokens, err)) {
+        struct task_stream * stream = task_stream_new(task, seed, length);
+        *tokens = program_alloc((size_t) (*n_tokens + length), sizeof(**tokens));
+        for (int64_t i = 0; i < *n_tokens; ++i) {
+            (*tokens)[i] = prefix[i];
         }
-        for (int64_t i = 0; i < length && done; ++i) {
+        for (int64_t i = 0; i < length; ++i) {
             int32_t symbol, answer;
-            done = task_stream_next(stream, &symbol, &answer);
-            (*tokens)[(*n_tokens)++] = done ? ids[symbol] : 0;
+            task_stream_next(stream, &symbol, &answer);
+            (*tokens)[(*n_tokens)++] = ids[symbol];
         }
+        task_stream_free(stream);
     }
-    task_stream_free(stream);
     free(prefix);
     free(ids);
-    return done;
+    return *tokens != NULL;
 }
 
 static bool run_open(struct run * r, struct lrnn_model * model, const struct task * task,
@@ -132,15 +130,11 @@ static bool run_open(struct run * r, struct lrnn_model * model, const struct tas
         .observe_user = params->observe_user,
         .n_step = n_step > 0 ? n_step : 1 };
 
-    r->ids = calloc((size_t) task_n_symbols(task), sizeof(*r->ids));
-    r->lanes = calloc((size_t) n_lanes, sizeof(*r->lanes));
-    r->tokens = calloc((size_t) (n_lanes * r->n_step), sizeof(*r->tokens));
-    r->answers = calloc((size_t) (n_lanes * r->n_step), sizeof(*r->answers));
-    r->inputs = calloc((size_t) n_lanes, sizeof(*r->inputs));
-    if (r->ids == NULL || r->lanes == NULL || r->tokens == NULL || r->answers == NULL ||
-            r->inputs == NULL) {
-        return error_no_memory(err, "%d sequences", r->n_lanes);
-    }
+    r->ids = program_alloc((size_t) task_n_symbols(task), sizeof(*r->ids));
+    r->lanes = program_alloc((size_t) n_lanes, sizeof(*r->lanes));
+    r->tokens = program_alloc((size_t) (n_lanes * r->n_step), sizeof(*r->tokens));
+    r->answers = program_alloc((size_t) (n_lanes * r->n_step), sizeof(*r->answers));
+    r->inputs = program_alloc((size_t) n_lanes, sizeof(*r->inputs));
     if (!find_tokens(model, task, r->ids, &r->prefix, &r->n_prefix, err)) {
         return false;
     }
@@ -159,9 +153,6 @@ static bool lane_start(
     r->lanes[i] = (struct lane) {
         .stream = task_stream_new(r->task, seed, length), .length = length, .all_right = true
     };
-    if (r->lanes[i].stream == NULL) {
-        return error_no_memory(err, "a sequence");
-    }
     const struct lrnn_input prefix = { .seq = i, .tokens = r->prefix, .n_tokens = r->n_prefix };
     return lrnn_seq_reset(r->session, i, err) &&
            (r->n_prefix == 0 || lrnn_eval(r->session, &prefix, 1, err));
@@ -180,9 +171,7 @@ static bool advance(struct run * r, bool end_only, int * n_inputs, struct lrnn_e
         }
         for (int64_t j = 0; j < n; ++j) {
             int32_t symbol, answer;
-            if (!task_stream_next(lane->stream, &symbol, &answer)) {
-                return error_no_memory(err, "a sequence of %" PRId64 " symbols", lane->length);
-            }
+            task_stream_next(lane->stream, &symbol, &answer);
             r->tokens[i * r->n_step + j] = r->ids[symbol];
             r->answers[i * r->n_step + j] = answer < 0 ? -1 : r->ids[answer];
         }

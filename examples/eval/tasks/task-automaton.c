@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "eval/tasks/task-impl.h"
+#include "memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -217,7 +218,7 @@ static void add_answers(struct reader * r) {
 }
 
 bool task_make_automaton(struct task * t, char * text, struct lrnn_error * err) {
-    struct reader * r = calloc(1, sizeof(*r));
+    struct reader * r = program_alloc(1, sizeof(*r));
     // a letter is a word, and so is an answer; two more for accept and reject
     const int n = count_words(text) + 2 * TASK_STATES_MAX;
 
@@ -227,12 +228,9 @@ bool task_make_automaton(struct task * t, char * text, struct lrnn_error * err) 
     }
     t->kind = TASK_AUTOMATON;
     t->start = -1;
-    t->next = calloc((size_t) n * (TASK_STATES_MAX + 1), sizeof(*t->next));
-    t->output = calloc(TASK_STATES_MAX + 1, sizeof(*t->output));
-    if (r == NULL || t->next == NULL || t->output == NULL || !task_reserve(t, n + n_lines)) {
-        free(r);
-        return error_no_memory(err, "an automaton of %d words", n);
-    }
+    t->next = program_alloc((size_t) n * (TASK_STATES_MAX + 1), sizeof(*t->next));
+    t->output = program_alloc(TASK_STATES_MAX + 1, sizeof(*t->output));
+    task_reserve(t, n + n_lines);
     r->task = t;
     r->err = err;
     bool ok = true;

@@ -39,8 +39,8 @@ struct task {
     int * output; // [TASK_STATES_MAX + 1], symbols
 };
 
-// Allocates room for n symbols. False: out of memory.
-bool task_reserve(struct task * t, int n);
+// Allocates room for n symbols.
+void task_reserve(struct task * t, int n);
 int task_add_symbol(struct task * t, const char * name, bool is_answer);
 int task_find_symbol(const struct task * t, const char * name); // −1: none
 

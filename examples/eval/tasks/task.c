@@ -1,18 +1,17 @@
 #include "eval/tasks/task-impl.h"
 
-#include "base/buffer.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-bool task_reserve(struct task * t, int n) {
-    t->symbols = calloc((size_t) n, sizeof(*t->symbols));
-    t->is_answer = calloc((size_t) n, sizeof(*t->is_answer));
-    t->letters = calloc((size_t) n, sizeof(*t->letters));
-    return t->symbols != NULL && t->is_answer != NULL && t->letters != NULL;
+void task_reserve(struct task * t, int n) {
+    t->symbols = program_alloc((size_t) n, sizeof(*t->symbols));
+    t->is_answer = program_alloc((size_t) n, sizeof(*t->is_answer));
+    t->letters = program_alloc((size_t) n, sizeof(*t->letters));
 }
 
 int task_add_symbol(struct task * t, const char * name, bool is_answer) {
@@ -77,17 +76,15 @@ static int task_find_element(const struct task * t, const uint8_t * p) {
 }
 
 // The permutations of n points, or the even ones. Letters have at most max_swaps.
-static bool task_make_group(struct task * t, bool even, int n, int max_swaps) {
+static void task_make_group(struct task * t, bool even, int n, int max_swaps) {
     int size = 1;
     for (int i = 2; i <= n; ++i) {
         size *= i;
     }
     t->kind = TASK_GROUP;
     t->points = n;
-    t->elements = calloc((size_t) size, sizeof(*t->elements));
-    if (t->elements == NULL || !task_reserve(t, size)) {
-        return false;
-    }
+    t->elements = program_alloc((size_t) size, sizeof(*t->elements));
+    task_reserve(t, size);
     uint8_t p[TASK_POINTS_MAX] = { 0, 1, 2, 3, 4, 5, 6 };
     do {
         const int swaps = swaps_of(p, n);
@@ -104,7 +101,6 @@ static bool task_make_group(struct task * t, bool even, int n, int max_swaps) {
             t->letters[t->n_letters++] = symbol;
         }
     } while (next_permutation(p, n));
-    return true;
 }
 
 //
@@ -119,25 +115,20 @@ static void add_numbers(struct task * t, int m) {
     }
 }
 
-static bool make_sum(struct task * t, int m) {
+static void make_sum(struct task * t, int m) {
     t->kind = TASK_SUM;
     t->modulus = m;
-    if (!task_reserve(t, m)) {
-        return false;
-    }
+    task_reserve(t, m);
     add_numbers(t, m);
     for (int i = 0; i < m; ++i) {
         t->letters[t->n_letters++] = i;
     }
-    return true;
 }
 
-static bool make_arithmetic(struct task * t, int m, bool brackets) {
+static void make_arithmetic(struct task * t, int m, bool brackets) {
     t->kind = brackets ? TASK_BRACKETS : TASK_ARITHMETIC;
     t->modulus = m;
-    if (!task_reserve(t, m + 6)) {
-        return false;
-    }
+    task_reserve(t, m + 6);
     t->first_digit = t->n_symbols;
     add_numbers(t, m);
     t->plus = task_add_symbol(t, "+", false);
@@ -148,7 +139,6 @@ static bool make_arithmetic(struct task * t, int m, bool brackets) {
         t->open = task_add_symbol(t, "(", false);
         t->close = task_add_symbol(t, ")", false);
     }
-    return true;
 }
 
 int task_find_symbol(const struct task * t, const char * name) {
@@ -182,10 +172,12 @@ static bool make(struct task * t, const char * spec, const char * automaton, siz
     const int    m = number_after(tail, -1, 2, TASK_MODULUS_MAX);
 
     if (strcmp(spec, "parity") == 0 || (has_name(spec, "mod") && m > 0)) {
-        return make_sum(t, spec[0] == 'p' ? 2 : m);
+        make_sum(t, spec[0] == 'p' ? 2 : m);
+        return true;
     }
     if ((has_name(spec, "mod-arith") || has_name(spec, "mod-brackets")) && m5 > 0) {
-        return make_arithmetic(t, m5, has_name(spec, "mod-brackets"));
+        make_arithmetic(t, m5, has_name(spec, "mod-brackets"));
+        return true;
     }
     if (tail - spec == 2 && (spec[0] == 'S' || spec[0] == 'A') && spec[1] >= '2' &&
             spec[1] <= '0' + TASK_POINTS_MAX) {
@@ -193,7 +185,8 @@ static bool make(struct task * t, const char * spec, const char * automaton, siz
                                   ? 1
                                   : number_after(tail, TASK_POINTS_MAX, 1, TASK_POINTS_MAX);
         if (swaps > 0) {
-            return task_make_group(t, spec[0] == 'A', spec[1] - '0', swaps);
+            task_make_group(t, spec[0] == 'A', spec[1] - '0', swaps);
+            return true;
         }
     }
     if (strcmp(spec, "automaton") != 0) {
@@ -206,18 +199,17 @@ static bool make(struct task * t, const char * spec, const char * automaton, siz
         return error_bad_input(
                 err, "the task 'automaton' needs an automaton, of a file or of the model");
     }
-    char *     text = calloc(1, automaton_size + 1);
-    const bool made = text != NULL &&
-                      (memcpy(text, automaton, automaton_size), task_make_automaton(t, text, err));
+    char * text = program_alloc(automaton_size + 1, 1);
+    memcpy(text, automaton, automaton_size);
+    const bool made = task_make_automaton(t, text, err);
     free(text);
     return made;
 }
 
 struct task * task_new(
         const char * name, const char * automaton, size_t automaton_size, struct lrnn_error * err) {
-    struct task * t = calloc(1, sizeof(*t));
-    error_no_memory(err, "a task");
-    if (t == NULL || !make(t, name, automaton, automaton_size, err)) {
+    struct task * t = program_alloc(1, sizeof(*t));
+    if (!make(t, name, automaton, automaton_size, err)) {
         task_free(t);
         return NULL;
     }
@@ -303,10 +295,7 @@ static int64_t draw(struct task_stream * s, int64_t n) {
 }
 
 struct task_stream * task_stream_new(const struct task * task, uint64_t seed, int64_t length) {
-    struct task_stream * s = calloc(1, sizeof(*s));
-    if (s == NULL) {
-        return NULL;
-    }
+    struct task_stream * s = program_alloc(1, sizeof(*s));
     s->task = task;
     xoroshiro128_seed(s->random, seed);
     s->length = length;
@@ -372,23 +361,17 @@ static void queue_short(struct task_stream * s, int64_t n) {
 }
 
 // An expression of length n ≥ 5 is ( left op right ); the length of its left side is 1 to n − 4.
-static bool next_brackets(struct task_stream * s, int32_t * symbol, int32_t * answer) {
+static void next_brackets(struct task_stream * s, int32_t * symbol, int32_t * answer) {
     const struct task * t = s->task;
     *answer = -1;
     if (s->done == s->length - 1) {
         *symbol = t->equals;
         *answer = t->first_digit + s->value;
-        return true;
-    }
-    if (s->i_queue < s->n_queue) {
+    } else if (s->i_queue < s->n_queue) {
         *symbol = s->queue[s->i_queue++];
-        return true;
-    }
-    if (s->pending > 4) {
-        if (!array_grow(&s->open_brackets, &s->cap_open, (size_t) s->n_open + 1,
-                    sizeof(*s->open_brackets))) {
-            return false;
-        }
+    } else if (s->pending > 4) {
+        program_grow(
+                &s->open_brackets, &s->cap_open, (size_t) s->n_open + 1, sizeof(*s->open_brackets));
         struct bracket * f = &s->open_brackets[s->n_open++];
         const int64_t    n = s->pending;
         s->pending = 1 + draw(s, n - 4);
@@ -396,30 +379,25 @@ static bool next_brackets(struct task_stream * s, int32_t * symbol, int32_t * an
         f->op = t->plus + (int) draw(s, 3);
         f->has_left = false;
         *symbol = t->open;
-        return true;
-    }
-    if (s->pending > 0) {
+    } else if (s->pending > 0) {
         queue_short(s, s->pending);
         s->pending = 0;
         *symbol = s->queue[s->i_queue++];
-        return true;
-    }
-    struct bracket * f = &s->open_brackets[s->n_open - 1];
-    if (!f->has_left) {
+    } else if (!s->open_brackets[s->n_open - 1].has_left) {
+        struct bracket * f = &s->open_brackets[s->n_open - 1];
         f->value = s->value;
         f->has_left = true;
         s->pending = f->right;
         *symbol = f->op;
-        return true;
+    } else {
+        const struct bracket * f = &s->open_brackets[--s->n_open];
+        const int64_t          a = f->value, b = s->value;
+        s->value = reduce(t, f->op == t->plus ? a + b : f->op == t->minus ? a - b : a * b);
+        *symbol = t->close;
     }
-    const int64_t a = f->value, b = s->value;
-    s->value = reduce(t, f->op == t->plus ? a + b : f->op == t->minus ? a - b : a * b);
-    s->n_open--;
-    *symbol = t->close;
-    return true;
 }
 
-bool task_stream_next(struct task_stream * s, int32_t * symbol, int32_t * answer) {
+void task_stream_next(struct task_stream * s, int32_t * symbol, int32_t * answer) {
     const struct task * t = s->task;
     switch (t->kind) {
         case TASK_SUM: {
@@ -441,15 +419,8 @@ bool task_stream_next(struct task_stream * s, int32_t * symbol, int32_t * answer
             s->state = t->next[i * (TASK_STATES_MAX + 1) + s->state];
             *answer = t->output[s->state];
         } break;
-        case TASK_ARITHMETIC: {
-            next_arithmetic(s, symbol, answer);
-        } break;
-        case TASK_BRACKETS: {
-            if (!next_brackets(s, symbol, answer)) {
-                return false;
-            }
-        } break;
+        case TASK_ARITHMETIC: next_arithmetic(s, symbol, answer); break;
+        case TASK_BRACKETS: next_brackets(s, symbol, answer); break;
     }
     s->done++;
-    return true;
 }

@@ -40,10 +40,9 @@ int64_t task_length(const struct task * task, int64_t length);
 // One sequence. A seed gives the same symbols on every machine.
 struct task_stream;
 
-// NULL: out of memory.
 struct task_stream * task_stream_new(const struct task * task, uint64_t seed, int64_t length);
 void task_stream_free(struct task_stream * stream);
 
 // Returns the next symbol and the answer after it, or −1 if there is none. Call it at most `length`
-// times. False: out of memory.
-bool task_stream_next(struct task_stream * stream, int32_t * symbol, int32_t * answer);
+// times.
+void task_stream_next(struct task_stream * stream, int32_t * symbol, int32_t * answer);
