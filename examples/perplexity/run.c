@@ -450,13 +450,10 @@ static enum exit_code score_model(struct scoring * s) {
                     " windows in groups of %" PRId64 "; use --parallel 1",
                 plan->shard, plan->n_shards, meta.n_windows, plan->group);
     }
-    if (!score_meta_identity(&meta, params.identity)) {
-        return program_fail(EXIT_CODE_SYSTEM, "out of memory");
-    }
+    score_meta_identity(&meta, params.identity);
     int64_t               n_done = 0;
     struct score_writer * writer =
-            args->resume ? score_writer_resume(s->files->scores, &meta, &n_done, &err)
-                         : score_writer_create(s->files->scores, &meta, &err);
+            score_writer_open(s->files->scores, &meta, args->resume ? &n_done : NULL, &err);
     if (writer == NULL) {
         return program_error(&err);
     }

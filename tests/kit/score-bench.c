@@ -162,17 +162,10 @@ enum lrnn_error_kind bench_run(struct score_bench_run * run) {
     };
     int64_t n_done = 0;
     score_shard_range(&meta, &params.first, &params.end);
-    bool                  done = false;
-    struct score_writer * w = NULL;
-    if (run->resume) {
-        w = score_writer_resume(path, &meta, &n_done, &err);
-    } else {
-        w = score_writer_create(path, &meta, &err);
-    }
+    struct score_writer * w = score_writer_open(path, &meta, run->resume ? &n_done : NULL, &err);
     params.next = params.first + n_done;
-    if (w != NULL && score_meta_identity(&meta, params.identity)) {
-        done = score_run(run->model, ws, w, &params, &run->result, &err);
-    }
+    score_meta_identity(&meta, params.identity);
+    const bool done = w != NULL && score_run(run->model, ws, w, &params, &run->result, &err);
     const enum lrnn_error_kind kind = done ? LRNN_ERROR_NONE : err.kind;
     test_check(&bench.t, done || kind == LRNN_ERROR_CANCELLED, "%s: %s", run->name, err.text);
     test_check(&bench.t,

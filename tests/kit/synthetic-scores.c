@@ -208,7 +208,7 @@ static bool write_windows(const struct synthetic * s, const struct score_meta * 
 
 bool synthetic_write(const struct synthetic * s, const char * path, struct lrnn_error * err) {
     const struct score_meta meta = make_meta(s);
-    struct score_writer *   writer = score_writer_create(path, &meta, err);
+    struct score_writer *   writer = score_writer_open(path, &meta, NULL, err);
     const size_t            n = (size_t) s->window;
     struct buffers          b = { malloc(n * sizeof(*b.nll)), malloc(n * sizeof(*b.bytes)),
                  malloc(n * sizeof(*b.flags)), malloc(n * sizeof(*b.spans)), { { 0 } } };

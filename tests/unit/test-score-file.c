@@ -136,7 +136,7 @@ static void write_rest(struct score_writer * w, const struct score_meta * meta, 
 
 static void write_file(const char * path, const struct score_meta * meta) {
     struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
-    struct score_writer * w = score_writer_create(path, meta, &err);
+    struct score_writer * w = score_writer_open(path, meta, NULL, &err);
     test_check(&t, w != NULL, "%s", err.text);
     write_rest(w, meta, 0);
 }
@@ -224,7 +224,7 @@ static void test_torn(const char * whole) {
         int64_t           n_done = -1;
         size_t            n;
         test_write_file(path, data, cut);
-        struct score_writer * w = score_writer_resume(path, &meta, &n_done, &err);
+        struct score_writer * w = score_writer_open(path, &meta, &n_done, &err);
         if (!test_check(&t, w != NULL, "truncated at byte %zu: %s", cut, err.text)) {
             continue;
         }
@@ -239,7 +239,7 @@ static void test_torn(const char * whole) {
     test_write_file(path, data, size);
     struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
     int64_t               n_done = -1;
-    struct score_writer * w = score_writer_resume(path, &meta, &n_done, &err);
+    struct score_writer * w = score_writer_open(path, &meta, &n_done, &err);
     test_check(&t, w != NULL && n_done == N_WINDOWS - 1, "zeros at the end: %s", err.text);
     score_writer_close(w, &err);
     free(data);
@@ -335,7 +335,7 @@ static void test_fields(const char * whole) {
 static void refuse_resume(const char * whole, struct score_meta meta, const char * word) {
     struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
     int64_t               n_done;
-    struct score_writer * w = score_writer_resume(whole, &meta, &n_done, &err);
+    struct score_writer * w = score_writer_open(whole, &meta, &n_done, &err);
     test_check(&t, w == NULL && strstr(err.text, word) != NULL, "resuming with another %s: %s",
             word, w != NULL ? "accepted" : err.text);
     score_writer_close(w, &err);
@@ -464,7 +464,7 @@ static void test_shards(void) {
     struct score_meta half = sample_meta();
     half.n_shards = 4;
     half.shard = 2;
-    struct score_writer *     w = score_writer_create(in_folder(path, "half.nll"), &half, &err);
+    struct score_writer *     w = score_writer_open(in_folder(path, "half.nll"), &half, NULL, &err);
     struct sample             s;
     const struct score_window window = sample_window(&s, 2);
     test_check(&t,
@@ -505,11 +505,11 @@ static void test_shards(void) {
 }
 
 static void test_order(void) {
-    const struct score_meta   meta = sample_meta();
-    char                      path[512];
-    struct lrnn_error         err = { LRNN_ERROR_NONE, "" };
-    struct score_writer *     w = score_writer_create(in_folder(path, "order.nll"), &meta, &err);
-    struct sample             s;
+    const struct score_meta meta = sample_meta();
+    char                    path[512];
+    struct lrnn_error       err = { LRNN_ERROR_NONE, "" };
+    struct score_writer *   w = score_writer_open(in_folder(path, "order.nll"), &meta, NULL, &err);
+    struct sample           s;
     const struct score_window window = sample_window(&s, 1);
     test_check(&t,
             w != NULL && !score_writer_append(w, &window, &err) &&
@@ -520,7 +520,7 @@ static void test_order(void) {
     const pid_t child = fork();
     if (child == 0) {
         int64_t               n_done;
-        struct score_writer * second = score_writer_resume(path, &meta, &n_done, &err);
+        struct score_writer * second = score_writer_open(path, &meta, &n_done, &err);
         _exit(second == NULL && strstr(err.text, "another process") != NULL ? 0 : 1);
     }
     int status = -1;

@@ -1,7 +1,7 @@
 #include "eval/data/windows.h"
 
-#include "base/buffer.h"
 #include "base/error.h"
+#include "memory.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -39,8 +39,7 @@ static bool is_at(const struct string_set * set, size_t at, const char * name, s
     return same;
 }
 
-// Returns the index of a name, which is added if it is new; −1: out of memory. Tabs in it become
-// spaces.
+// Returns the index of a name, which is added if it is new. Tabs in it become spaces.
 static int32_t string_set_find(struct string_set * set, const char * name) {
     size_t length;
     if (set->n > 0 && is_at(set, set->last_at, name, &length)) {
@@ -54,9 +53,7 @@ static int32_t string_set_find(struct string_set * set, const char * name) {
             return i;
         }
     }
-    if (!array_grow(&set->text, &set->capacity, set->size + strlen(name) + 2, 1)) {
-        return -1;
-    }
+    program_grow(&set->text, &set->capacity, set->size + strlen(name) + 2, 1);
     if (set->n > 0) {
         set->text[set->size++] = '\t';
     }
@@ -67,11 +64,6 @@ static int32_t string_set_find(struct string_set * set, const char * name) {
     }
     set->text[set->size] = '\0';
     return set->last;
-}
-
-static void string_set_free(struct string_set * set) {
-    free(set->text);
-    *set = (struct string_set) { 0 };
 }
 
 //
@@ -140,9 +132,7 @@ static bool flush(struct windows * ws, struct lrnn_error * err) {
         ws->summary.n_targets += ws->scored[t];
         ws->summary.n_bytes += ws->scored[t] ? ws->bytes[t] : 0;
     }
-    if (!array_grow(&ws->offsets, &ws->capacity, (size_t) ws->n + 1, sizeof(*ws->offsets))) {
-        return error_no_memory(err, "windows of tokens");
-    }
+    program_grow(&ws->offsets, &ws->capacity, (size_t) ws->n + 1, sizeof(*ws->offsets));
     ws->offsets[ws->n] = ftello(ws->file);
     if (fwrite(&header, sizeof(header), 1, ws->file) != 1 ||
             fwrite(ws->spans, sizeof(*ws->spans), n_spans, ws->file) != n_spans ||
@@ -159,14 +149,6 @@ static bool flush(struct windows * ws, struct lrnn_error * err) {
     return true;
 }
 
-static bool push_span(struct windows * ws, struct window_span span, struct lrnn_error * err) {
-    if (!array_grow(&ws->spans, &ws->cap_spans, (size_t) ws->n_spans + 1, sizeof(*ws->spans))) {
-        return error_no_memory(err, "windows of tokens");
-    }
-    ws->spans[ws->n_spans++] = span;
-    return true;
-}
-
 // Appends a token to the current window. A new window gets a span at its first token and another
 // one at its first target, because scores begin there and readers need its byte.
 // - starts: the token begins a document
@@ -174,11 +156,9 @@ static bool push_span(struct windows * ws, struct window_span span, struct lrnn_
 static bool push(struct windows * ws, int32_t token, uint16_t bytes, bool starts,
         const struct window_span * at, struct lrnn_error * err) {
     if (ws->n_tokens <= 1 || starts) {
-        struct window_span span = *at;
-        span.first = ws->n_tokens;
-        if (!push_span(ws, span, err)) {
-            return false;
-        }
+        program_grow(&ws->spans, &ws->cap_spans, (size_t) ws->n_spans + 1, sizeof(*ws->spans));
+        ws->spans[ws->n_spans] = *at;
+        ws->spans[ws->n_spans++].first = ws->n_tokens;
         if (ws->n_tokens == 0 && ws->bos_window && ws->params.mode != WINDOW_LLAMA) {
             ws->tokens[0] = ws->bos;
             ws->bytes[0] = 0;
@@ -202,11 +182,8 @@ struct encoded {
 // Fills the bytes of each token, which a score file stores in 16 bits.
 static bool cover(const struct lrnn_model * model, const struct document * doc, struct encoded * e,
         struct lrnn_error * err) {
-    size_t * spans = malloc(((size_t) e->n + 1) * sizeof(*spans));
-    if (spans == NULL) {
-        return error_no_memory(err, "%" PRId64 " tokens", e->n);
-    }
-    bool ok = lrnn_token_spans(model, doc->text, doc->size, e->tokens, e->n, spans, err);
+    size_t * spans = program_alloc((size_t) e->n, sizeof(*spans));
+    bool     ok = lrnn_token_spans(model, doc->text, doc->size, e->tokens, e->n, spans, err);
     for (int64_t i = 0; i < e->n && ok; ++i) {
         e->bytes[i] = (uint16_t) spans[i];
         ok = spans[i] <= UINT16_MAX ||
@@ -226,17 +203,11 @@ static bool encode(struct windows * ws, const struct document * doc, struct enco
     };
     bool ok = lrnn_tokenize(ws->model, doc->text, doc->size, 0, &e->tokens, &e->n, &why);
     if (ok) {
-        e->bytes = malloc(((size_t) e->n + 1) * sizeof(*e->bytes));
-        if (e->bytes == NULL) {
-            error_no_memory(&why, "%" PRId64 " tokens", e->n);
-        }
-        ok = e->bytes != NULL && cover(ws->model, doc, e, &why);
+        e->bytes = program_alloc((size_t) e->n, sizeof(*e->bytes));
+        ok = cover(ws->model, doc, e, &why);
     }
-    if (!ok) {
-        error_set(err, why.kind, "%s:%" PRId64 ": document %" PRId64 ": %s", doc->file, doc->line,
-                doc->index, why.text);
-    }
-    return ok;
+    return ok || error_set(err, why.kind, "%s:%" PRId64 ": document %" PRId64 ": %s", doc->file,
+                         doc->line, doc->index, why.text);
 }
 
 // Cuts a document into windows, until the limits are reached.
@@ -265,9 +236,6 @@ static bool add_document(struct windows * ws, const struct document * doc, const
                           ? string_set_find(&ws->sources, doc->source)
                           : -1,
     };
-    if (at.file < 0 || (at.source < 0 && doc->source != NULL && *doc->source != '\0')) {
-        return error_no_memory(err, "windows of tokens");
-    }
     const int64_t n_before = ws->n;
     for (int64_t i = first; i < end; ++i) {
         const int32_t  token = i < 0 ? ws->bos : i < e->n ? e->tokens[i] : ws->eos;
@@ -294,15 +262,15 @@ static const char * without_folder(const char * complaint) {
     return name;
 }
 
-// The complaints of the data set, separated by tabs. NULL: out of memory.
+// The complaints of the data set, separated by tabs.
 static char * join_complaints(const struct dataset * ds) {
     size_t       size = 1, n = 0;
     const char * c;
     for (int i = 0; (c = dataset_complaint(ds, i)) != NULL; ++i) {
         size += strlen(c) + 1;
     }
-    char * text = calloc(size, 1);
-    for (int i = 0; text != NULL && (c = dataset_complaint(ds, i)) != NULL; ++i) {
+    char * text = program_alloc(size, 1);
+    for (int i = 0; (c = dataset_complaint(ds, i)) != NULL; ++i) {
         n += (size_t) snprintf(text + n, size - n, "%s%s", i > 0 ? "\t" : "", without_folder(c));
     }
     return text;
@@ -336,16 +304,10 @@ static bool add_all(struct windows * ws, struct dataset * ds, windows_progress p
     ws->n_tokens = ws->n_spans = 0; // an incomplete last window is dropped
     ws->summary.counts = dataset_get_counts(ds);
     dataset_fingerprint(ds, ws->summary.fingerprint);
-    ws->template = malloc(strlen(ws->summary.counts.template) + 1); // may outlive the data set
-    if (ws->template == NULL) {
-        return error_no_memory(err, "windows of tokens");
-    }
+    ws->template = program_alloc(strlen(ws->summary.counts.template) + 1, 1);
+    // may outlive the data set
     ws->summary.counts.template = strcpy(ws->template, ws->summary.counts.template);
-    ws->complaints = join_complaints(ds);
-    if (ws->complaints == NULL) {
-        return error_no_memory(err, "windows of tokens");
-    }
-    ws->summary.complaints = ws->complaints;
+    ws->summary.complaints = ws->complaints = join_complaints(ds);
     if (ws->n == 0) {
         return error_bad_file(err,
                 "the data gives no window: %" PRId64 " documents have %" PRId64
@@ -360,19 +322,10 @@ static bool add_all(struct windows * ws, struct dataset * ds, windows_progress p
 // A temporary file without a name, which disappears with the process.
 static FILE * nameless_file(const char * folder, struct lrnn_error * err) {
     const size_t size = strlen(folder) + 32;
-    char *       path = malloc(size);
-    FILE *       file = NULL;
-    if (path != NULL) {
-        snprintf(path, size, "%s/windows.XXXXXX", folder);
-        const int fd = mkstemp(path);
-        if (fd >= 0) {
-            unlink(path);
-            file = fdopen(fd, "w+b");
-            if (file == NULL) {
-                close(fd);
-            }
-        }
-    }
+    char *       path = program_alloc(size, 1);
+    snprintf(path, size, "%s/windows.XXXXXX", folder);
+    const int fd = mkstemp(path);
+    FILE *    file = fd >= 0 && unlink(path) == 0 ? fdopen(fd, "w+b") : NULL;
     if (file == NULL) {
         error_set(err, LRNN_ERROR_SYSTEM, "%s: cannot create a temporary file: %s", folder,
                 strerror(errno));
@@ -424,12 +377,9 @@ static bool prepare(struct windows * ws, const char * folder, struct lrnn_error 
                 err, "eos is 'doc', but the model has no eos token; expected 'none'");
     }
     const size_t w = (size_t) p->length;
-    ws->tokens = malloc(w * sizeof(*ws->tokens));
-    ws->bytes = malloc(w * sizeof(*ws->bytes));
-    ws->scored = malloc(w);
-    if (ws->tokens == NULL || ws->bytes == NULL || ws->scored == NULL) {
-        return error_no_memory(err, "windows of tokens");
-    }
+    ws->tokens = program_alloc(w, sizeof(*ws->tokens));
+    ws->bytes = program_alloc(w, sizeof(*ws->bytes));
+    ws->scored = program_alloc(w, 1);
     ws->file = nameless_file(folder, err);
     return ws->file != NULL;
 }
@@ -437,11 +387,7 @@ static bool prepare(struct windows * ws, const char * folder, struct lrnn_error 
 struct windows * windows_make(struct dataset * ds, const struct lrnn_model * model,
         const struct window_params * params, const char * folder, windows_progress progress,
         void * user, struct lrnn_error * err) {
-    struct windows * ws = calloc(1, sizeof(*ws));
-    if (ws == NULL) {
-        error_no_memory(err, "windows of tokens");
-        return NULL;
-    }
+    struct windows * ws = program_alloc(1, sizeof(*ws));
     ws->params = *params;
     ws->model = model;
     if (!check_params(params, err) || !prepare(ws, folder, err) ||
@@ -474,8 +420,8 @@ void windows_free(struct windows * ws) {
     free(ws->bytes);
     free(ws->scored);
     free(ws->spans);
-    string_set_free(&ws->files);
-    string_set_free(&ws->sources);
+    free(ws->files.text);
+    free(ws->sources.text);
     free(ws->template);
     free(ws->complaints);
     free(ws);
@@ -526,13 +472,10 @@ bool windows_read(
     bool ok = fseeko(ws->file, ws->offsets[index / n_contexts], SEEK_SET) == 0 &&
               fread(&header, sizeof(header), 1, ws->file) == 1;
     if (ok) {
-        const size_t n = (size_t) header.n_tokens;
-        const size_t n_spans = (size_t) header.n_spans * sizeof(struct window_span);
-        const size_t size = n_spans + n * (sizeof(int32_t) + sizeof(uint16_t) + 1);
-        char *       memory = malloc(size);
-        if (memory == NULL) {
-            return error_no_memory(err, "windows of tokens");
-        }
+        const size_t         n = (size_t) header.n_tokens;
+        const size_t         n_spans = (size_t) header.n_spans * sizeof(struct window_span);
+        const size_t         size = n_spans + n * (sizeof(int32_t) + sizeof(uint16_t) + 1);
+        char *               memory = program_alloc(size, 1);
         struct window_span * spans = (void *) memory;
         int32_t *            tokens = (void *) (memory + n_spans);
         uint16_t *           bytes = (void *) (tokens + n);

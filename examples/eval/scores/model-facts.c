@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/sha256.h"
+#include "memory.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -41,8 +42,8 @@ static bool hash_file(
         const char * path, bool (*stop)(void), char hex[65], struct lrnn_error * err) {
     enum { SIZE = 1 << 20 };
     FILE *        file = fopen(path, "rb");
-    char *        data = malloc(SIZE);
-    bool          ok = file != NULL && data != NULL;
+    char *        data = program_alloc(SIZE, 1);
+    bool          ok = file != NULL;
     bool          stopped = false;
     struct sha256 sha;
     sha256_begin(&sha);

@@ -3,6 +3,7 @@
 #include "base/atomic-file.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "memory.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -28,25 +29,17 @@ struct slot_header {
 
 enum { PATH_SIZE = 4096 };
 
-static bool partial_path(const struct score_params * params, int64_t first, char path[PATH_SIZE],
-        struct lrnn_error * err) {
-    if (snprintf(path, PATH_SIZE, "%s/%" PRId64 ".partial", params->checkpoints, first) >=
-            PATH_SIZE) {
-        return error_bad_file(
-                err, "%s: the path is too long for a checkpoint", params->checkpoints);
-    }
-    return true;
-}
-
-static bool state_path(const struct score_params * params, const struct score_group * g, int64_t s,
+// The path of a file of group `first`.
+// - n_calls, s: of the state of window s after so many calls; −1: "partial"
+static bool path_of(const struct score_params * params, int64_t first, int64_t n_calls, int64_t s,
         char path[PATH_SIZE], struct lrnn_error * err) {
-    const int n = snprintf(path, PATH_SIZE, "%s/%" PRId64 ".%" PRId64 ".%" PRId64 ".state",
-            params->checkpoints, g->first, g->n_calls, s);
-    if (n >= PATH_SIZE) {
-        return error_bad_file(
-                err, "%s: the path is too long for a checkpoint", params->checkpoints);
-    }
-    return true;
+    const int n =
+            n_calls < 0 ? snprintf(path, PATH_SIZE, "%s/%" PRId64 ".partial", params->checkpoints,
+                                  first)
+                        : snprintf(path, PATH_SIZE, "%s/%" PRId64 ".%" PRId64 ".%" PRId64 ".state",
+                                  params->checkpoints, first, n_calls, s);
+    return n < PATH_SIZE ||
+           error_bad_file(err, "%s: the path is too long for a checkpoint", params->checkpoints);
 }
 
 // The number of targets scored so far.
@@ -74,7 +67,7 @@ static bool save_partial(const struct score_params * params, const struct score_
         struct lrnn_session * session, struct lrnn_error * err) {
     char          path[PATH_SIZE];
     struct writer w = { .sum = HASH_START };
-    if (!partial_path(params, g->first, path, err) || !atomic_file_open(&w.file, path, err)) {
+    if (!path_of(params, g->first, -1, 0, path, err) || !atomic_file_open(&w.file, path, err)) {
         return false;
     }
     struct header header = { .first = g->first, .n = g->n, .n_calls = g->n_calls };
@@ -111,7 +104,7 @@ bool score_checkpoint_save(const struct score_params * params, const struct scor
     for (int64_t s = 0; s < g->n; ++s) {
         char path[PATH_SIZE];
         if (lrnn_seq_length(session, (int32_t) s) > 0 &&
-                (!state_path(params, g, s, path, err) ||
+                (!path_of(params, g->first, g->n_calls, s, path, err) ||
                         !lrnn_seq_save(session, (int32_t) s, NULL, path, err))) {
             return false;
         }
@@ -180,7 +173,7 @@ static bool load_states(const struct score_params * params, struct score_group *
         struct lrnn_session * session, const bool * has_state, struct lrnn_error * err) {
     for (int64_t s = 0; s < g->n; ++s) {
         char path[PATH_SIZE];
-        if (has_state[s] && (!state_path(params, g, s, path, err) ||
+        if (has_state[s] && (!path_of(params, g->first, g->n_calls, s, path, err) ||
                                     !lrnn_seq_load(session, (int32_t) s, NULL, path, err))) {
             return false;
         }
@@ -191,16 +184,16 @@ static bool load_states(const struct score_params * params, struct score_group *
 enum score_checkpoint score_checkpoint_load(const struct score_params * params,
         struct score_group * g, struct lrnn_session * session, struct lrnn_error * err) {
     char              path[PATH_SIZE];
-    struct lrnn_error why = { LRNN_ERROR_NO_MEMORY, "out of memory" };
-    if (!partial_path(params, g->first, path, err)) {
+    struct lrnn_error why;
+    if (!path_of(params, g->first, -1, 0, path, err)) {
         return CHECKPOINT_NONE;
     }
     struct reader r = { .file = fopen(path, "rb"), .sum = HASH_START };
     if (r.file == NULL) {
         return CHECKPOINT_NONE;
     }
-    bool *     has_state = calloc((size_t) g->n, sizeof(*has_state));
-    const bool ok = has_state != NULL && load_partial(params, g, &r, has_state, &why) &&
+    bool *     has_state = program_alloc((size_t) g->n, sizeof(*has_state));
+    const bool ok = load_partial(params, g, &r, has_state, &why) &&
                     load_states(params, g, session, has_state, &why);
     free(has_state);
     fclose(r.file);
@@ -221,7 +214,7 @@ enum score_checkpoint score_checkpoint_load(const struct score_params * params,
 static int64_t newest_calls(const struct score_params * params, int64_t first) {
     char          path[PATH_SIZE];
     struct header header = { .n_calls = -1 };
-    FILE *        file = partial_path(params, first, path, NULL) ? fopen(path, "rb") : NULL;
+    FILE *        file = path_of(params, first, -1, 0, path, NULL) ? fopen(path, "rb") : NULL;
     if (file != NULL) {
         if (fread(&header, sizeof(header), 1, file) != 1) {
             header.n_calls = -1;

@@ -89,19 +89,15 @@ enum {
 // The windows first … end − 1 of a shard: whole groups, distributed evenly.
 void score_shard_range(const struct score_meta * meta, int64_t * first, int64_t * end);
 
-// SHA-256 of the header text. Runs with equal identity give equal files. False: out of memory.
-bool score_meta_identity(const struct score_meta * meta, uint8_t digest[32]);
+// SHA-256 of the header text. Runs with equal identity give equal files.
+void score_meta_identity(const struct score_meta * meta, uint8_t digest[32]);
 
 // Writing. An open file is locked against other processes.
 struct score_writer;
 
-// Replaces an existing file.
-struct score_writer * score_writer_create(
-        const char * path, const struct score_meta * meta, struct lrnn_error * err);
-
-// Continues a file with an equal header, without a torn last record.
-// - n_done: receives the number of windows in the file, the first ones of the shard
-struct score_writer * score_writer_resume(const char * path, const struct score_meta * meta,
+// - n_done: NULL: replace an existing file. Otherwise continue a file with an equal header, without a
+//   torn last record; receives the number of windows in the file, the first ones of the shard
+struct score_writer * score_writer_open(const char * path, const struct score_meta * meta,
         int64_t * n_done, struct lrnn_error * err);
 
 // Windows must come in ascending order.
@@ -147,7 +143,7 @@ enum {
     SCORE_MAX_SHARDS = 1 << 20,
 };
 
-// Returns the header of a file: prefix, text, digest. To be freed; NULL: out of memory.
+// Returns the header of a file: prefix, text, digest. To be freed.
 char * score_header_new(const struct score_meta * meta, size_t * size);
 
 // Checks the structure of a header. Returns the offset of the first record, or 0 and a message.
@@ -166,7 +162,7 @@ const char * score_meta_difference(const struct score_meta * x, const struct sco
 
 bool score_has_norms(const struct score_meta * meta);
 
-// Returns a record as bytes. To be freed; NULL: out of memory.
+// Returns a record as bytes. To be freed.
 // - has_norms: score_has_norms of the run
 uint8_t * score_record_new(const struct score_window * window, bool has_norms, size_t * size);
 

@@ -1,7 +1,9 @@
 #include "eval/scores/score-file.h"
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/sha256.h"
+#include "memory.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -73,27 +75,6 @@ static void set_int(struct score_meta * meta, const struct key * key, int64_t va
     }
 }
 
-// Writes a value with escapes and returns its size. Only counts if out is NULL.
-static size_t escape(const char * text, char * out) {
-    size_t n = 0;
-    for (; *text != '\0'; ++text) {
-        const char * mark = strchr("\n\r\\", *text);
-        if (mark != NULL) {
-            if (out != NULL) {
-                out[n] = '\\';
-                out[n + 1] = *text == '\n' ? 'n' : *text == '\r' ? 'r' : '\\';
-            }
-            n += 2;
-        } else {
-            if (out != NULL) {
-                out[n] = *text;
-            }
-            n++;
-        }
-    }
-    return n;
-}
-
 // Works in place. Returns false for an unknown escape.
 static bool unescape(char * text) {
     char * out = text;
@@ -114,67 +95,64 @@ static bool unescape(char * text) {
     return true;
 }
 
-// Writes the text without padding and returns its size. Only counts if out is NULL.
-static size_t write_text(const struct score_meta * meta, char * out) {
-    size_t n = 0;
-    for (int i = 0; i < N_KEYS; ++i) {
-        const struct key * key = &KEYS[i];
-        if (key->optional && *get_text(meta, key) == '\0') {
-            continue;
-        }
-        char         number[32];
-        const char * value = number;
-        if (key->type == KEY_TEXT) {
-            value = get_text(meta, key);
-        } else {
-            snprintf(number, sizeof(number), "%" PRId64, get_int(meta, key));
-        }
-        const size_t n_name = strlen(key->name);
-        if (out != NULL) {
-            memcpy(out + n, key->name, n_name);
-            out[n + n_name] = ' ';
-        }
-        n += n_name + 1;
-        n += escape(value, out != NULL ? out + n : NULL);
-        if (out != NULL) {
-            out[n] = '\n';
-        }
-        n++;
+static void put(struct buffer * b, const void * data, size_t n) {
+    program_grow(&b->data, &b->capacity, b->n + n, 1);
+    memcpy(b->data + b->n, data, n);
+    b->n += n;
+}
+
+// Appends the line of a key.
+static void put_key(struct buffer * b, const struct key * key, const struct score_meta * meta) {
+    char         number[32];
+    const char * value = key->type == KEY_TEXT ? get_text(meta, key) : number;
+    if (key->type != KEY_TEXT) {
+        snprintf(number, sizeof(number), "%" PRId64, get_int(meta, key));
     }
-    return n;
+    put(b, key->name, strlen(key->name));
+    put(b, " ", 1);
+    for (; *value != '\0'; ++value) {
+        const char c = *value == '\n' ? 'n' : *value == '\r' ? 'r' : *value;
+        put(b, "\\", strchr("\n\r\\", *value) != NULL);
+        put(b, &c, 1);
+    }
+    put(b, "\n", 1);
+}
+
+static void digest_of(const void * text, size_t size, uint8_t digest[SCORE_DIGEST_SIZE]) {
+    struct sha256 sha;
+    sha256_begin(&sha);
+    sha256_add(&sha, text, size);
+    sha256_end(&sha, digest);
 }
 
 char * score_header_new(const struct score_meta * meta, size_t * size) {
-    const size_t used = write_text(meta, NULL);
-    const size_t n_text = (used + 7) / 8 * 8;
-    *size = SCORE_PREFIX_SIZE + n_text + SCORE_DIGEST_SIZE;
-    char * header = malloc(*size);
-    if (header == NULL) {
-        return NULL;
+    struct buffer b = { 0 };
+    uint8_t       digest[SCORE_DIGEST_SIZE];
+    uint32_t      n_text = 0; // known at the end
+    put(&b, MAGIC, sizeof(MAGIC));
+    put(&b, &VERSION, 4);
+    put(&b, &n_text, 4);
+    for (int i = 0; i < N_KEYS; ++i) {
+        if (!KEYS[i].optional || *get_text(meta, &KEYS[i]) != '\0') {
+            put_key(&b, &KEYS[i], meta);
+        }
     }
-    const uint32_t n = (uint32_t) n_text;
-    memcpy(header, MAGIC, 8);
-    memcpy(header + 8, &VERSION, 4);
-    memcpy(header + 12, &n, 4);
-    char * text = header + SCORE_PREFIX_SIZE;
-    write_text(meta, text);
-    memset(text + used, '\n', n_text - used);
-
-    struct sha256 sha;
-    sha256_begin(&sha);
-    sha256_add(&sha, text, n_text);
-    sha256_end(&sha, (uint8_t *) text + n_text);
-    return header;
+    while (b.n % 8 != 0) {
+        put(&b, "\n", 1);
+    }
+    n_text = (uint32_t) (b.n - SCORE_PREFIX_SIZE);
+    memcpy(b.data + 12, &n_text, 4);
+    digest_of(b.data + SCORE_PREFIX_SIZE, n_text, digest);
+    put(&b, digest, sizeof(digest));
+    *size = b.n;
+    return b.data;
 }
 
-bool score_meta_identity(const struct score_meta * meta, uint8_t digest[32]) {
+void score_meta_identity(const struct score_meta * meta, uint8_t digest[32]) {
     size_t size;
     char * header = score_header_new(meta, &size);
-    if (header != NULL) {
-        memcpy(digest, header + size - SCORE_DIGEST_SIZE, SCORE_DIGEST_SIZE);
-    }
+    memcpy(digest, header + size - SCORE_DIGEST_SIZE, SCORE_DIGEST_SIZE);
     free(header);
-    return header != NULL;
 }
 
 size_t score_header_check(
@@ -199,11 +177,8 @@ size_t score_header_check(
                 file, n_text, size);
         return 0;
     }
-    struct sha256 sha;
-    uint8_t       digest[SCORE_DIGEST_SIZE];
-    sha256_begin(&sha);
-    sha256_add(&sha, data + SCORE_PREFIX_SIZE, n_text);
-    sha256_end(&sha, digest);
+    uint8_t digest[SCORE_DIGEST_SIZE];
+    digest_of(data + SCORE_PREFIX_SIZE, n_text, digest);
     if (memcmp(digest, data + SCORE_PREFIX_SIZE + n_text, SCORE_DIGEST_SIZE) != 0) {
         error_bad_file(err, "%s: the header is damaged: wrong SHA-256 at byte %zu", file,
                 SCORE_PREFIX_SIZE + (size_t) n_text);

@@ -3,6 +3,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,10 +50,7 @@ uint8_t * score_record_new(const struct score_window * window, bool has_norms, s
     const int64_t  n_spans = window->n_spans;
 
     *size = RECORD_PREFIX + n_body + CHECKSUM;
-    uint8_t * record = calloc(1, *size);
-    if (record == NULL) {
-        return NULL;
-    }
+    uint8_t * record = program_alloc(*size, 1);
     uint8_t * body = record + RECORD_PREFIX;
     memcpy(record, &RECORD_MAGIC, 4);
     memcpy(record + 4, &n32, 4);

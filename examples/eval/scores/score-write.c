@@ -1,6 +1,7 @@
 #include "eval/scores/score-file.h"
 
 #include "base/error.h"
+#include "memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -42,34 +43,6 @@ static bool write_all(
     return true;
 }
 
-// Opens or creates a file and locks it.
-static struct score_writer * open_writer(
-        const char * path, const struct score_meta * meta, struct lrnn_error * err) {
-    struct score_writer * w = calloc(1, sizeof(*w));
-    char *                copy = malloc(strlen(path) + 1);
-    if (w == NULL || copy == NULL) {
-        error_no_memory(err, "writing %s", path);
-        free(w);
-        free(copy);
-        return NULL;
-    }
-    w->path = strcpy(copy, path);
-    w->max_targets = meta->window - 1;
-    w->has_norms = score_has_norms(meta);
-    score_shard_range(meta, &w->next, &w->end);
-    w->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (w->fd < 0) {
-        fail(w, "cannot be opened for writing", err);
-    } else if (lockf(w->fd, F_TLOCK, 0) != 0 && (errno == EAGAIN || errno == EACCES)) {
-        // other errors mean that the file system has no locks
-        error_bad_file(err, "%s: another process is writing to it", path);
-    } else {
-        return w;
-    }
-    score_writer_close(w, NULL);
-    return NULL;
-}
-
 // Truncates the file to `size` bytes and appends the data.
 static bool start_at(struct score_writer * w, size_t size, const void * data, size_t n_data,
         struct lrnn_error * err) {
@@ -77,26 +50,6 @@ static bool start_at(struct score_writer * w, size_t size, const void * data, si
         return fail(w, "cannot be truncated", err);
     }
     return write_all(w, data, n_data, err);
-}
-
-struct score_writer * score_writer_create(
-        const char * path, const struct score_meta * meta, struct lrnn_error * err) {
-    struct score_writer * w = open_writer(path, meta, err);
-    if (w == NULL) {
-        return NULL;
-    }
-    size_t size;
-    char * header = score_header_new(meta, &size);
-    if (header == NULL) {
-        error_no_memory(err, "the header of %s", path);
-    }
-    const bool ok = header != NULL && start_at(w, 0, header, size, err);
-    free(header);
-    if (!ok) {
-        score_writer_close(w, NULL);
-        return NULL;
-    }
-    return w;
 }
 
 // Explains why a file with another header cannot be continued.
@@ -107,11 +60,7 @@ static void explain(const char * path, const uint8_t * data, size_t size,
         return;
     }
     const size_t n_text = start - SCORE_PREFIX_SIZE - SCORE_DIGEST_SIZE;
-    char *       text = malloc(n_text + 1);
-    if (text == NULL) {
-        error_no_memory(err, "the header of %s", path);
-        return;
-    }
+    char *       text = program_alloc(n_text + 1, 1);
     memcpy(text, data + SCORE_PREFIX_SIZE, n_text);
     struct score_meta old;
     if (score_meta_parse(path, text, n_text, &old, err)) {
@@ -172,25 +121,35 @@ static bool resume(struct score_writer * w, const struct score_meta * meta, cons
     return ok && start_at(w, good, header, good == 0 ? n_header : 0, err);
 }
 
-struct score_writer * score_writer_resume(const char * path, const struct score_meta * meta,
+struct score_writer * score_writer_open(const char * path, const struct score_meta * meta,
         int64_t * n_done, struct lrnn_error * err) {
-    struct score_writer * w = open_writer(path, meta, err);
-    if (w == NULL) {
-        return NULL;
-    }
+    struct score_writer * w = program_alloc(1, sizeof(*w));
+    bool                  ok = false;
+    w->path = strcpy(program_alloc(strlen(path) + 1, 1), path);
+    w->max_targets = meta->window - 1;
+    w->has_norms = score_has_norms(meta);
+    score_shard_range(meta, &w->next, &w->end);
     const int64_t first = w->next;
-    size_t        size;
-    char *        header = score_header_new(meta, &size);
-    if (header == NULL) {
-        error_no_memory(err, "the header of %s", path);
+    w->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (w->fd < 0) {
+        fail(w, "cannot be opened for writing", err);
+    } else if (lockf(w->fd, F_TLOCK, 0) != 0 && (errno == EAGAIN || errno == EACCES)) {
+        // other errors mean that the file system has no locks
+        error_bad_file(err, "%s: another process is writing to it", path);
+    } else {
+        size_t size;
+        char * header = score_header_new(meta, &size);
+        ok = n_done != NULL ? resume(w, meta, header, size, err)
+                            : start_at(w, 0, header, size, err);
+        free(header);
     }
-    const bool ok = header != NULL && resume(w, meta, header, size, err);
-    free(header);
     if (!ok) {
         score_writer_close(w, NULL);
         return NULL;
     }
-    *n_done = w->next - first;
+    if (n_done != NULL) {
+        *n_done = w->next - first;
+    }
     return w;
 }
 
@@ -203,11 +162,8 @@ bool score_writer_append(
                 " of %" PRId64 " with 1 to %" PRId64,
                 w->path, window->index, window->n_targets, w->next, w->end, w->max_targets);
     }
-    size_t    size;
-    uint8_t * record = score_record_new(window, w->has_norms, &size);
-    if (record == NULL) {
-        return error_no_memory(err, "window %" PRId64 " of %s", window->index, w->path);
-    }
+    size_t     size;
+    uint8_t *  record = score_record_new(window, w->has_norms, &size);
     const bool ok = write_all(w, record, size, err);
     free(record);
     w->next += ok;

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "eval/scores/model-facts.h"
+#include "memory.h"
 #include "run/log-softmax.h"
 
 #include <inttypes.h>
@@ -250,27 +251,22 @@ static bool group_begin(struct engine * e, int64_t first, struct lrnn_error * er
     struct score_group * g = &e->group;
     const int64_t        n = left < e->params->group ? left : e->params->group;
     *g = (struct score_group) { .first = first, .n = n };
-    g->slots = calloc((size_t) g->n, sizeof(*g->slots));
-    bool ok = g->slots != NULL;
-    for (int64_t s = 0; s < g->n && ok; ++s) {
+    g->slots = program_alloc((size_t) g->n, sizeof(*g->slots));
+    for (int64_t s = 0; s < g->n; ++s) {
         struct score_slot * slot = &g->slots[s];
         if (!windows_read(e->windows, first + s, &slot->window, err)) {
             return false;
         }
-        slot->nll = calloc((size_t) slot->window.n_tokens, sizeof(*slot->nll));
-        slot->flags = calloc((size_t) slot->window.n_tokens, 1);
+        slot->nll = program_alloc((size_t) slot->window.n_tokens, sizeof(*slot->nll));
+        slot->flags = program_alloc((size_t) slot->window.n_tokens, 1);
         slot->max_norms = max_norms(slot->window.n_tokens);
-        slot->norms = calloc((size_t) slot->max_norms, sizeof(*slot->norms));
-        ok = slot->nll != NULL && slot->flags != NULL && slot->norms != NULL;
+        slot->norms = program_alloc((size_t) slot->max_norms, sizeof(*slot->norms));
         if (e->params->reset != SCORE_RESET_NEVER &&
                 !lrnn_seq_reset(e->session, (int32_t) s, err)) {
             return false;
         }
     }
-    if (!ok) {
-        error_no_memory(err, "%" PRId64 " windows from window %" PRId64, g->n, first);
-    }
-    return ok;
+    return true;
 }
 
 // Tokens fed of the window that is furthest.
@@ -426,43 +422,37 @@ static bool run(struct engine * e, struct lrnn_error * err) {
 bool score_run(struct lrnn_model * model, struct windows * windows, struct score_writer * writer,
         const struct score_params * params, struct score_result * result, struct lrnn_error * err) {
     const struct lrnn_model_info info = lrnn_model_get_info(model);
-    bool                         ok = false;
-    struct engine                e = {
-                       .model = model,
-                       .windows = windows,
-                       .writer = writer,
-                       .params = params,
-                       .result = result,
-                       .n_vocab = info.n_vocab,
-                       .inputs = calloc((size_t) params->group, sizeof(*e.inputs)),
-                       .of_input = calloc((size_t) params->group, sizeof(*e.of_input)),
-    };
-    const int64_t per_call = // tokens of a window
+    const int64_t                per_call = // tokens of a window
             params->n_batch < params->max_length ? params->n_batch : params->max_length;
     *result = (struct score_result) { 0 };
     if (params->group * params->n_batch > INT32_MAX) {
-        error_bad_input(err,
+        return error_bad_input(err,
                 "%" PRId64 " windows of %" PRId64
                 " tokens per call; expected less than 2^31 tokens",
                 params->group, params->n_batch);
-    } else if (e.inputs == NULL || e.of_input == NULL ||
-               (e.rows = calloc((size_t) (params->group * per_call), sizeof(*e.rows))) == NULL) {
-        error_no_memory(err, "groups of %" PRId64 " windows", params->group);
-    } else if (params->reset == SCORE_RESET_NEVER &&
-               (params->group != 1 || info.n_layer_attention > 0)) {
-        error_bad_input(err,
+    }
+    if (params->reset == SCORE_RESET_NEVER && (params->group != 1 || info.n_layer_attention > 0)) {
+        return error_bad_input(err,
                 "reset is 'never', which needs groups of one window and a model without attention "
                 "layers");
-    } else {
-        struct lrnn_session_params session = params->session;
-        session.n_seqs = (int32_t) params->group;
-        session.n_batch = (int32_t) (params->group * params->n_batch);
-        session.n_cache = (int32_t) params->max_length;
-        e.session = lrnn_session_new(model, &session, err);
-        if (e.session != NULL) {
-            ok = run(&e, err);
-        }
     }
+    struct lrnn_session_params session = params->session;
+    session.n_seqs = (int32_t) params->group;
+    session.n_batch = (int32_t) (params->group * params->n_batch);
+    session.n_cache = (int32_t) params->max_length;
+    struct engine e = {
+        .model = model,
+        .windows = windows,
+        .writer = writer,
+        .params = params,
+        .result = result,
+        .n_vocab = info.n_vocab,
+        .inputs = program_alloc((size_t) params->group, sizeof(*e.inputs)),
+        .of_input = program_alloc((size_t) params->group, sizeof(*e.of_input)),
+        .rows = program_alloc((size_t) (params->group * per_call), sizeof(*e.rows)),
+        .session = lrnn_session_new(model, &session, err),
+    };
+    const bool ok = e.session != NULL && run(&e, err);
     group_free(&e.group);
     lrnn_session_free(e.session);
     free(e.inputs);
