@@ -39,8 +39,8 @@ void table_head(struct table * t, const char * const * titles); // [n_cols]
 // Sets a cell. The table ends with the last row that has one.
 void table_set(struct table * t, int row, int col, const char * format, ...) TABLE_PRINTF(4, 5);
 
-// Sets a cell to a probability, unless it is NaN. Below 1e-6 the exact value depends on the model of the noise, so it
-// is not shown.
+// Sets a cell to a probability, unless it is NaN. Below 1e-6 the exact value depends on the model
+// of the noise, so it is not shown.
 void table_set_p_value(struct table * t, int row, int col, double p);
 
 // Adds a rule before a row, unless there is one or there are too many.

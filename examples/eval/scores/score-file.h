@@ -95,8 +95,8 @@ void score_meta_identity(const struct score_meta * meta, uint8_t digest[32]);
 // Writing. An open file is locked against other processes.
 struct score_writer;
 
-// - n_done: NULL: replace an existing file. Otherwise continue a file with an equal header, without a
-//   torn last record; receives the number of windows in the file, the first ones of the shard
+// - n_done: NULL: replace an existing file. Otherwise continue a file with an equal header, without
+//   a torn last record; receives the number of windows in the file, the first ones of the shard
 struct score_writer * score_writer_open(const char * path, const struct score_meta * meta,
         int64_t * n_done, struct lrnn_error * err);
 
