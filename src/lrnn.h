@@ -116,6 +116,7 @@ struct lrnn_model_info {
     int64_t      state_bytes;       // recurrent state of one sequence
     int64_t      cache_bytes;       // attention cache of one token, in F16
     uint64_t     identity;          // hash of the model file; state files store it
+    bool         cheap_exact_cuts;  // exact_cuts of a session costs less than 10 %
     bool         has_tokenizer;     // false: the model works on token ids only
     int32_t      bos, eos;          // token ids; -1: none
     bool         add_bos, add_eos;  // whether a text should begin and end with them
@@ -178,10 +179,10 @@ struct lrnn_session_params {
     int32_t n_batch;   // maximum number of tokens computed together; 0: 512
     int32_t n_cache;   // size of the attention cache, in tokens per sequence; 0: 4096
     enum lrnn_cache_type cache_type;
-    bool       exact_cuts;  // results do not depend on how tokens are cut into calls; slower
-    unsigned   trace_kinds; // enum lrnn_trace_kind; 0: none
-    lrnn_trace trace;
-    void *     trace_user;
+    bool                 exact_cuts;  // results do not depend on how tokens are cut into calls
+    unsigned             trace_kinds; // enum lrnn_trace_kind; 0: none
+    lrnn_trace           trace;
+    void *               trace_user;
 };
 
 LRNN_API struct lrnn_session * lrnn_session_new(struct lrnn_model * model,
@@ -198,8 +199,7 @@ struct lrnn_input {
 // Appends tokens to one or more sequences. Inputs may differ in length; each must name a different
 // sequence. Invalid inputs are rejected before anything is computed. If the computation itself
 // fails, all sequences of the call are reset. With exact_cuts, the recurrence gives the same bits
-// for any cut of a sequence into calls, and logits do if the matrices are Q8_0 or Q4_0 and there is
-// no attention.
+// for any cut of a sequence into calls, and on the CPU logits do if the matrices are Q8_0 or Q4_0.
 LRNN_API bool lrnn_eval(struct lrnn_session * session, const struct lrnn_input * inputs,
         int32_t n_inputs, struct lrnn_error * err);
 

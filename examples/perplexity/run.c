@@ -24,6 +24,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+enum { EXACT_CUTS_AUTO, EXACT_CUTS_ON, EXACT_CUTS_OFF };
+
 struct run_args {
     struct option_strings models, names;
     struct data_options   data;
@@ -39,6 +41,7 @@ struct run_args {
     int64_t               checkpoint_every;
     struct device_options device;
     int64_t               batch, parallel;
+    int                   exact_cuts; // EXACT_CUTS_*
 };
 
 #define RUN_PROTOCOLS "paper|fla|document|llama"
@@ -51,8 +54,10 @@ struct run_plan {
     const char *            protocol;           // "custom" if an option overrides it
     char                    same_targets[1024]; // "512,1024"
     int64_t                 shard, n_shards;
-    double                  limit_s;        // 0: none
-    int64_t                 n_batch, group; // set by run_plan_calls
+    double                  limit_s; // 0: none
+    // set by run_plan_calls:
+    int64_t                    n_batch, group;
+    struct lrnn_session_params session;
 };
 
 //
@@ -166,7 +171,12 @@ static bool run_plan_make(
 }
 
 // Decides the calls of the model: windows per group, and tokens of each per call.
-static void run_plan_calls(struct run_plan * plan, int64_t n_windows) {
+static void run_plan_calls(
+        struct run_plan * plan, const struct lrnn_model * model, int64_t n_windows) {
+    plan->session = plan->args->device.session;
+    plan->session.exact_cuts = plan->args->exact_cuts == EXACT_CUTS_AUTO
+                                       ? lrnn_model_get_info(model).cheap_exact_cuts
+                                       : plan->args->exact_cuts == EXACT_CUTS_ON;
     const int64_t most = plan->reset == SCORE_RESET_NEVER ? 1 : DEFAULT_GROUP;
     plan->group = plan->args->parallel > 0 ? plan->args->parallel
                   : n_windows < most       ? n_windows
@@ -351,8 +361,7 @@ static void run_print_dry(const struct run_plan * plan, const struct run_files *
     printf("  windows     %" PRId64 " with %" PRId64 " tokens and %" PRId64 " targets; bos %s\n",
             s->n_windows, s->n_tokens, s->n_targets, s->bos);
     printf("  score file  %s, %.1f MB\n", files->scores, 7e-6 * (double) s->n_tokens);
-    const double speed =
-            score_speed(model, windows, plan->args->device.session, plan->group, plan->n_batch);
+    const double speed = score_speed(model, windows, plan->session, plan->group, plan->n_batch);
     if (speed > 0.0) {
         printf("  time        about %.0f s at %.0f tokens/s, with %" PRId64 " windows of %" PRId64
                " tokens per call\n",
@@ -383,8 +392,8 @@ static struct score_meta make_meta(const struct scoring * s, const char * tool) 
     const struct run_plan * plan = s->plan;
     const int64_t           T = plan->args->trained_length;
 
-    struct score_meta meta = score_meta_of(s->model, &plan->args->device.session, &s->facts,
-            s->windows, &plan->data.window, plan->reset);
+    struct score_meta meta = score_meta_of(
+            s->model, &plan->session, &s->facts, s->windows, &plan->data.window, plan->reset);
     meta.tool = tool;
     meta.model = s->files->name;
     meta.trained_length = T > 0 ? T : meta.trained_length;
@@ -432,7 +441,7 @@ static enum exit_code score_model(struct scoring * s) {
     snprintf(tool, sizeof(tool), "lrnn-perplexity %s", lrnn_version());
     const struct score_meta meta = make_meta(s, tool);
     struct score_params     params = {
-            .session = args->device.session,
+            .session = plan->session,
             .n_batch = plan->n_batch,
             .group = plan->group,
             .reset = plan->reset,
@@ -515,7 +524,7 @@ static enum exit_code run_model(struct scoring * s) {
             return code;
         }
     }
-    run_plan_calls(s->plan, windows_get_summary(s->windows)->n_windows);
+    run_plan_calls(s->plan, s->model, windows_get_summary(s->windows)->n_windows);
     if (args->dry_run) {
         run_print_dry(s->plan, s->files, s->model, s->windows);
         return EXIT_CODE_OK;
@@ -667,8 +676,11 @@ enum exit_code run_main(int argc, char ** argv) {
                 opt_int("--parallel", "N", &args.parallel, 1, 4096,
                         "windows evaluated together (default: 4; 1 with --reset never)")),
         opt_int("-b, --batch-size", "N", &args.batch, 1, 1 << 20,
-                "tokens of each window per call; affects only rounding (default: 512 "
-                "divided by --parallel)"),
+                "tokens of each window per call; without exact cuts, affects rounding (default: "
+                "512 divided by --parallel)"),
+        opt_choice("--exact-cuts", "auto|on|off", &args.exact_cuts,
+                "make scores independent of -b and --parallel, and equal to those of lrnn-server; "
+                "auto: where it costs less than 10 %"),
         opt_string("--shard", "I/N", &args.shard,
                 "score only part I of N, for N processes or machines; report joins the parts"),
         opt_string("--time-limit", "TIME", &args.time_limit,

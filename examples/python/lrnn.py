@@ -144,6 +144,7 @@ class _ModelInfo(ctypes.Structure):
         ("state_bytes", c_int64),
         ("cache_bytes", c_int64),
         ("identity", c_uint64),
+        ("cheap_exact_cuts", c_bool),
         ("has_tokenizer", c_bool),
         ("bos", c_int32),
         ("eos", c_int32),
@@ -553,11 +554,13 @@ class Session(_Object):
     """Runs a model and owns sequences 0 to n_seqs - 1.
 
     `params` are fields of struct lrnn_session_params: n_threads, n_seqs, n_rewind, n_batch,
-    n_cache, cache_type (CACHE_F16, CACHE_F32 or CACHE_Q8_0), exact_cuts."""
+    n_cache, cache_type (CACHE_F16, CACHE_F32 or CACHE_Q8_0), exact_cuts. The default of exact_cuts
+    is that of lrnn-perplexity: True where it costs less than 10 %, info.cheap_exact_cuts."""
 
     def __init__(self, model, **params):
         super().__init__()
         needed = _opened(model, Model, "model")
+        params.setdefault("exact_cuts", model.info.cheap_exact_cuts)
         c_params = _params(_SessionParams, params)
         pointer = _checked(_lib.lrnn_session_new, needed.pointer, ctypes.byref(c_params))
         self._handle = _Handle(pointer, _lib.lrnn_session_free, needed)

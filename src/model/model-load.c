@@ -5,6 +5,7 @@
 
 #include "model/load-tensors.h"
 #include "file/model-file.h"
+#include "file/quantize-policy.h"
 #include "model/families.h"
 #include "model/placement.h"
 #include "model/weights.h"
@@ -171,6 +172,27 @@ static bool load_layers(struct loader * l) {
     return true;
 }
 
+// True if exact cuts cost less than 10 % and cover all matrices. Products with Q8_0 and Q4_0 are
+// exact in any case. Those with other quantized types never are, and a matrix that is not quantized
+// takes up to four times as long. docs/notes/accuracy.md has the measurements.
+static bool exact_cuts_are_cheap(const struct lrnn_model * model) {
+    int64_t n = 0, n_slow = 0; // weights of matrices
+    for (size_t i = 0; i < model_file_n_tensors(model->file); ++i) {
+        const struct model_tensor * t = model_file_tensor(model->file, i);
+        const bool                  exact = t->type == GGML_TYPE_Q8_0 || t->type == GGML_TYPE_Q4_0;
+        if (quantize_role_of(t->name) == QUANTIZE_VECTOR) {
+            continue;
+        }
+        if (ggml_is_quantized(t->type) && !exact) {
+            return false;
+        }
+        const int64_t n_weights = t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3];
+        n += n_weights;
+        n_slow += exact ? 0 : n_weights;
+    }
+    return 16 * n_slow < n;
+}
+
 // What follows from the layers and tensors that were read.
 static bool fill_info(struct loader * l) {
     struct lrnn_model * model = l->model;
@@ -194,6 +216,7 @@ static bool fill_info(struct loader * l) {
         model->is_quantized |= ggml_is_quantized(t->type);
         model->info.weight_bytes += (int64_t) t->size;
     }
+    model->info.cheap_exact_cuts = exact_cuts_are_cheap(model);
     model->info.layers = layers;
     model->info.n_layer = model->n_layer;
     model->info.n_embd = model->n_embd;

@@ -20,7 +20,7 @@ struct key {
     enum key_type type;
     size_t        offset; // in struct score_meta
     int64_t       min, max;
-    bool          optional; // omitted if the text is empty
+    bool          optional; // omitted if it is empty or false
 };
 
 #define TEXT(k)                    { #k, KEY_TEXT, offsetof(struct score_meta, k), 0, 0, false }
@@ -28,6 +28,7 @@ struct key {
 #define INT(k, lo, hi)             INT_NAMED(#k, k, lo, hi)
 #define INT_NAMED(name, k, lo, hi) { name, KEY_INT, offsetof(struct score_meta, k), lo, hi, false }
 #define BOOL(k)                    { #k, KEY_BOOL, offsetof(struct score_meta, k), 0, 1, false }
+#define BOOL_IF_TRUE(k)            { #k, KEY_BOOL, offsetof(struct score_meta, k), 1, 1, true }
 
 static const int64_t MANY = INT64_C(1) << 40; // beyond any real count; products do not overflow
 
@@ -41,8 +42,8 @@ static const struct key KEYS[] = {
     INT(malformed, 0, MANY), INT(lone_surrogates, 0, MANY), TEXT(complaints), TEXT(protocol),
     TEXT(mode), TEXT(bos), TEXT(eos), TEXT(reset), INT(window, 2, SCORE_MAX_TARGETS),
     INT(min_doc_tokens, 0, MANY), BOOL(skip_special), TEXT(same_targets), TEXT_IF_ANY(probe),
-    TEXT_IF_ANY(cache_type), INT(n_batch, 1, INT32_MAX), INT(group, 1, INT32_MAX),
-    INT(n_windows, 1, MANY), INT(n_shards, 1, SCORE_MAX_SHARDS),
+    TEXT_IF_ANY(cache_type), BOOL_IF_TRUE(exact_cuts), INT(n_batch, 1, INT32_MAX),
+    INT(group, 1, INT32_MAX), INT(n_windows, 1, MANY), INT(n_shards, 1, SCORE_MAX_SHARDS),
     INT(shard, 1, SCORE_MAX_SHARDS), // last: the only line that differs between shards
 };
 
@@ -101,6 +102,10 @@ static void put(struct buffer * b, const void * data, size_t n) {
     b->n += n;
 }
 
+static bool is_empty(const struct score_meta * meta, const struct key * key) {
+    return key->type == KEY_TEXT ? *get_text(meta, key) == '\0' : get_int(meta, key) == 0;
+}
+
 // Appends the line of a key.
 static void put_key(struct buffer * b, const struct key * key, const struct score_meta * meta) {
     char         number[32];
@@ -133,7 +138,7 @@ char * score_header_new(const struct score_meta * meta, size_t * size) {
     put(&b, &VERSION, 4);
     put(&b, &n_text, 4);
     for (int i = 0; i < N_KEYS; ++i) {
-        if (!KEYS[i].optional || *get_text(meta, &KEYS[i]) != '\0') {
+        if (!KEYS[i].optional || !is_empty(meta, &KEYS[i])) {
             put_key(&b, &KEYS[i], meta);
         }
     }
