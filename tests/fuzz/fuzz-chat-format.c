@@ -3,21 +3,8 @@
 // message, or its texts are inside its buffer and it shows a part of any message. The same bytes
 // are also the Jinja source of a template.
 
+#include "fuzz/fuzz.h"
 #include "text/chat.h"
-
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size);
-
-static void require(bool ok, const char * what) {
-    if (!ok) {
-        fprintf(stderr, "%s\n", what);
-        abort();
-    }
-}
 
 static bool is_inside(struct slice part, const char * data, size_t size) {
     return part.size == 0 || (part.data >= data && part.size <= size &&

@@ -5,30 +5,17 @@
 // The first byte of the input selects the preset and the size limit of a record; the rest is the
 // file.
 
+#include "fuzz/fuzz.h"
 #include "lrnn.h"
 #include "eval/data/dataset.h"
 #include "base/unicode.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size);
-
 enum { MAX_SIZE = 20000 }; // a few bytes of zstd may expand to a hundred thousand
-
-static void require(bool ok, const char * what, const char * err) {
-    if (!ok) {
-        fprintf(stderr, "%s: %s\n", what, err);
-        abort();
-    }
-}
 
 static FILE * create(const char * path) {
     remove(path);
     FILE * file = fopen(path, "wb");
-    require(file != NULL, "cannot write", path);
+    require_of(file != NULL, "cannot write", path);
     return file;
 }
 
@@ -49,14 +36,14 @@ static void write_record(FILE * file, const char * text, size_t size) {
 static int64_t read_all(const struct dataset_params * params, FILE * out, char hex[65]) {
     struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     struct dataset *  ds = dataset_open(params, &err);
-    require(ds != NULL, "not opened", err.text);
+    require_of(ds != NULL, "not opened", err.text);
     struct document     doc;
     enum dataset_status status;
     int64_t             n = 0, bytes = 0;
     while ((status = dataset_next(ds, &doc, &err)) == DATASET_DOCUMENT) {
-        require(doc.index == n++, "wrong index of a document", doc.file);
-        require(utf8_valid(doc.text, doc.size) == doc.size &&
-                        utf8_valid(doc.source, strlen(doc.source)) == strlen(doc.source),
+        require_of(doc.index == n++, "wrong index of a document", doc.file);
+        require_of(utf8_valid(doc.text, doc.size) == doc.size &&
+                           utf8_valid(doc.source, strlen(doc.source)) == strlen(doc.source),
                 "not UTF-8", doc.file);
         bytes += (int64_t) doc.size;
         if (out != NULL) {
@@ -64,12 +51,12 @@ static int64_t read_all(const struct dataset_params * params, FILE * out, char h
         }
     }
     const struct dataset_counts c = dataset_get_counts(ds);
-    require(c.documents == n && c.bytes == bytes, "wrong number of documents", "");
-    require(status == DATASET_ERROR || (n > 0 && c.records == n + c.filtered + c.malformed),
+    require_of(c.documents == n && c.bytes == bytes, "wrong number of documents", "");
+    require_of(status == DATASET_ERROR || (n > 0 && c.records == n + c.filtered + c.malformed),
             "wrong number of records", "");
-    require(status == DATASET_ERROR || c.bytes_read == c.bytes_total,
+    require_of(status == DATASET_ERROR || c.bytes_read == c.bytes_total,
             "the file was not read to its end", "");
-    require(status == DATASET_END || (err.text[0] != '\0' && strchr(err.text, '\n') == NULL),
+    require_of(status == DATASET_END || (err.text[0] != '\0' && strchr(err.text, '\n') == NULL),
             "error without a message", err.text);
     dataset_fingerprint(ds, hex);
     dataset_free(ds);
@@ -77,19 +64,14 @@ static int64_t read_all(const struct dataset_params * params, FILE * out, char h
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
-    static char in[256], out[256];
-    if (in[0] == '\0') {
-        const char * tmp = getenv("TMPDIR");
-        snprintf(in, sizeof(in), "%s/fuzz-dataset-%ld.in", tmp != NULL ? tmp : "/tmp",
-                (long) getpid());
-        snprintf(out, sizeof(out), "%s/fuzz-dataset-%ld.out", tmp != NULL ? tmp : "/tmp",
-                (long) getpid());
-    }
+    static char in[64], out[64];
+    make_path(in, "dataset.in");
+    make_path(out, "dataset.out");
     if (size == 0 || size > MAX_SIZE) {
         return 0;
     }
     FILE * file = create(in);
-    require(fwrite(data + 1, 1, size - 1, file) == size - 1 && fclose(file) == 0, "cannot write",
+    require_of(fwrite(data + 1, 1, size - 1, file) == size - 1 && fclose(file) == 0, "cannot write",
             in);
 
     int n_presets = 0;
@@ -105,10 +87,10 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
     params.max_record = (data[0] & 0x80) != 0 ? 64 : 1 << 20;
     file = create(out);
     const int64_t n = read_all(&params, file, first);
-    require(fclose(file) == 0, "cannot write", out);
+    require_of(fclose(file) == 0, "cannot write", out);
     if (n > 0) {
         params = (struct dataset_params) { .paths = copies, .n_paths = 1, .preset = "text" };
-        require(read_all(&params, NULL, second) == n && strcmp(first, second) == 0,
+        require_of(read_all(&params, NULL, second) == n && strcmp(first, second) == 0,
                 "different fingerprint as JSON lines", second);
     }
     remove(in);

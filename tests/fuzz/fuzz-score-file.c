@@ -1,21 +1,11 @@
 // Reads arbitrary bytes as a score file. The result is an error message, or windows with valid
 // values. Checksums are corrected first, so that mutations reach the code after them.
 
+#include "fuzz/fuzz.h"
 #include "lrnn.h"
 #include "eval/scores/score-file.h"
 #include "base/hash.h"
 #include "base/sha256.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size);
-
-static void require(bool ok) {
-    if (!ok) {
-        abort();
-    }
-}
 
 static void repair(uint8_t * data, size_t size) {
     uint32_t n_text, n_body;
@@ -48,13 +38,16 @@ static void use(const struct score_window * w, const struct score_meta * meta) {
         sum += (double) w->nll[i] + w->bytes[i] + w->flags[i];
     }
     require(w->index >= 0 && w->index < meta->n_windows && w->n_targets < meta->window &&
-            w->n_spans > 0 && w->spans[0].first == 0);
+                    w->n_spans > 0 && w->spans[0].first == 0,
+            "a window is out of range");
     for (int32_t i = 0; i < w->n_spans; ++i) {
         require(w->spans[i].first <= w->n_targets && w->spans[i].file >= 0 &&
-                w->spans[i].source >= -1);
+                        w->spans[i].source >= -1,
+                "a span is out of range");
     }
     for (int32_t i = 0; i < w->n_norms; ++i) {
-        require(w->norms[i].at > 0 && w->norms[i].at <= w->n_targets + 1 && w->norms[i].layer >= 0);
+        require(w->norms[i].at > 0 && w->norms[i].at <= w->n_targets + 1 && w->norms[i].layer >= 0,
+                "a norm is out of range");
     }
 }
 
@@ -71,7 +64,7 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
     size_t at = score_header_check("f.nll", copy, size, &err);
     char * text = NULL;
     if (at == 0) {
-        require(err.text[0] != '\0');
+        require(err.text[0] != '\0', "rejected without a message");
     } else {
         const size_t      n_text = at - SCORE_PREFIX_SIZE - SCORE_DIGEST_SIZE;
         struct score_meta meta;
@@ -82,14 +75,14 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
         if (text != NULL && score_meta_parse("f.nll", text, n_text, &meta, &err)) {
             int64_t first, end;
             score_shard_range(&meta, &first, &end);
-            require(0 <= first && first <= end && end <= meta.n_windows);
+            require(0 <= first && first <= end && end <= meta.n_windows, "a shard is out of range");
             struct score_window window;
             enum score_record   status;
             while ((status = score_record_read("f.nll", copy, size, &at, &meta, &window, &err)) ==
                     SCORE_RECORD_OK) {
                 use(&window, &meta);
             }
-            require(status != SCORE_RECORD_BAD || err.text[0] != '\0');
+            require(status != SCORE_RECORD_BAD || err.text[0] != '\0', "no message");
         }
     }
     free(text);

@@ -1,23 +1,10 @@
 // Bodies of requests to lrnn-server. A body is refused with a message, or all its values are in
 // range.
 
+#include "fuzz/fuzz.h"
 #include "request.h"
 
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size);
-
 enum { N_VOCAB = 300 };
-
-static void require(bool ok, const char * what) {
-    if (!ok) {
-        fprintf(stderr, "%s\n", what);
-        abort();
-    }
-}
 
 static void check_tokens(const struct prompt * p) {
     for (int64_t i = 0; i < p->n_tokens; ++i) {

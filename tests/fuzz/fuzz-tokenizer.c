@@ -1,22 +1,10 @@
 // Definitions of tokenizers with texts, in the format of tokenizer-data.h. A definition is refused
 // with a message, or it encodes any text, and the tokens decode to the text.
 
+#include "fuzz/fuzz.h"
 #include "lrnn.h"
 #include "base/unicode.h"
 #include "kit/tokenizer-data.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size);
-
-static void require(bool ok, const char * what) {
-    if (!ok) {
-        fprintf(stderr, "%s\n", what);
-        abort();
-    }
-}
 
 static void append(struct buffer * b, struct slice bytes) {
     require(buffer_append(b, bytes.data, bytes.size), "out of memory");

@@ -8,8 +8,8 @@
 #include "kit/check.h"
 #include "kit/rng.h"
 
+#include <algorithm>
 #include <climits>
-#include <cstdio>
 
 CUDA_EMU_DYNAMIC_SHARED(float, dynamic);
 
@@ -309,6 +309,14 @@ static void right(test * t, const char * name, const std::string & found) {
     test_check(t, found.empty(), "%s is correct, but: %s", name, found.c_str());
 }
 
+// Checks n numbers of the kernel `name`
+template <typename Want>
+static void equal(test * t, const char * name, const float * y, int n, Want && want) {
+    for (int i = 0; i < n; ++i) {
+        test_check(t, y[i] == want(i), "%s: %g; expected %g", name, y[i], want(i));
+    }
+}
+
 static void wrong(test * t, const char * name, const std::string & found, const char * expected) {
     test_check(t, found.find(expected) != std::string::npos,
             "%s has an error; expected a message with \"%s\", got \"%s\"", name, expected,
@@ -343,26 +351,16 @@ static void test_right(test * t) {
         for (int i = 0; i < 128; ++i) {
             sum[i / 64] += numbers[i];
         }
-        for (int i = 0; i < 128; ++i) {
-            test_check(t, y[i] == sum[i / 64], "block_sum: %g; expected %g", y[i], sum[i / 64]);
-        }
+        equal(t, "block_sum", y, 128, [&](int i) { return sum[i / 64]; });
         right(t, "reverse_dynamic",
                 cuda_emu::launch(1, 128, 128 * sizeof(float), [&] { reverse_dynamic(x, y); }));
-        for (int i = 0; i < 128; ++i) {
-            test_check(t, y[i] == numbers[127 - i], "reverse_dynamic: %g; expected %g", y[i],
-                    numbers[127 - i]);
-        }
+        equal(t, "reverse_dynamic", y, 128, [&](int i) { return numbers[127 - i]; });
         right(t, "warp_neighbor", cuda_emu::launch(1, 32, 0, [&] { warp_neighbor(x, y); }));
-        for (int i = 0; i < 32; ++i) {
-            test_check(t, y[i] == numbers[(i + 1) % 32], "warp_neighbor: %g; expected %g", y[i],
-                    numbers[(i + 1) % 32]);
-        }
+        equal(t, "warp_neighbor", y, 32, [&](int i) { return numbers[(i + 1) % 32]; });
         right(t, "vectors",
                 cuda_emu::launch(1, 32, 0, [&] { vectors((const float4 *) x, (float2 *) y); }));
-        for (int i = 0; i < 64; ++i) {
-            const float want = numbers[i / 2 * 4 + i % 2] + numbers[i / 2 * 4 + i % 2 + 2];
-            test_check(t, y[i] == want, "vectors: %g; expected %g", y[i], want);
-        }
+        equal(t, "vectors", y, 64,
+                [&](int i) { return numbers[i / 2 * 4 + i % 2] + numbers[i / 2 * 4 + i % 2 + 2]; });
     }
     {
         cuda_emu::buffer out("out", 5 * 32 * sizeof(int));
@@ -511,6 +509,12 @@ struct product {
         memcpy(c.data(), mem_c.data(), mem_c.size());
     }
 
+    // number() for every element of a and b
+    template <typename Number> void fill(Number && number) {
+        std::generate(a.begin(), a.end(), number);
+        std::generate(b.begin(), b.end(), number);
+    }
+
     // Σ a b and Σ |a b| of element (i, j), in double
     double sum(int i, int j, bool absolute) const {
         double s = 0.0;
@@ -624,15 +628,8 @@ static void test_mma_formula(test * t) {
                                                     (int) test_below(&rng, spread) - spread / 2);
             return tf32 ? __uint_as_float(__float_as_uint((float) x) & 0xFFFFE000u) : (float) x;
         };
-        for (float & x : p.a) {
-            x = number(true);
-        }
-        for (float & x : p.b) {
-            x = number(true);
-        }
-        for (float & x : p.c) {
-            x = number(false);
-        }
+        p.fill([&] { return number(true); });
+        std::generate(p.c.begin(), p.c.end(), [&] { return number(false); });
         const product before = p;
         p.run<AS_TF32>(t);
         for (int i = 0; i < 128; ++i) {
@@ -645,17 +642,11 @@ static void test_mma_formula(test * t) {
 }
 
 static void test_mma_not_finite(test * t) {
-    test_rng rng = { 1 };
-    product  clean(8);
-    for (float & x : clean.a) {
-        x = (float) test_uniform(&rng, 0.5, 1.0);
-    }
-    for (float & x : clean.b) {
-        x = (float) test_uniform(&rng, 0.5, 1.0);
-    }
-    for (float & x : clean.c) {
-        x = (float) test_uniform(&rng, 0.5, 1.0);
-    }
+    test_rng   rng = { 1 };
+    product    clean(8);
+    const auto number = [&] { return (float) test_uniform(&rng, 0.5, 1.0); };
+    clean.fill(number);
+    std::generate(clean.c.begin(), clean.c.end(), number);
     clean.b[5 * 8 + 6] = 0.0f;
     product p = clean;
     clean.run<AS_TF32>(t);
@@ -682,12 +673,7 @@ static void test_mma_add(test * t) {
     double   worst = 0.0;
     for (int n = 0; n < 200; ++n) { // |error| ≤ 2⁻²¹ Σ|a||b|
         product p(8);
-        for (float & x : p.a) {
-            x = (float) test_normal(&rng);
-        }
-        for (float & x : p.b) {
-            x = (float) test_normal(&rng);
-        }
+        p.fill([&] { return (float) test_normal(&rng); });
         p.run<AS_F32>(t);
         for (int i = 0; i < 128; ++i) {
             worst = std::max(
@@ -699,12 +685,7 @@ static void test_mma_add(test * t) {
 
     for (int n = 0; n < 20; ++n) { // halves of small integers: exact, in sums of any length
         product p(256);
-        for (float & x : p.a) {
-            x = 0.5f * (float) (test_below(&rng, 65) - 32);
-        }
-        for (float & x : p.b) {
-            x = 0.5f * (float) (test_below(&rng, 65) - 32);
-        }
+        p.fill([&] { return 0.5f * (float) (test_below(&rng, 65) - 32); });
         p.run<AS_F32>(t);
         for (int i = 0; i < 128; ++i) {
             test_check(t, p.c[i] == p.sum(i / 8, i % 8, false),
@@ -718,12 +699,7 @@ static void test_mma_add(test * t) {
     const int    K = 4096;
     const double limit = sqrt(K / 8.0) * 0x1p-24 + 0x1p-22;
     product      p(K);
-    for (float & x : p.a) {
-        x = (float) test_uniform(&rng, 1.0, 2.0);
-    }
-    for (float & x : p.b) {
-        x = (float) test_uniform(&rng, 1.0, 2.0);
-    }
+    p.fill([&] { return (float) test_uniform(&rng, 1.0, 2.0); });
     product carried = p;
     p.run<AS_F32>(t);
     carried.run<AS_CARRIED>(t);
