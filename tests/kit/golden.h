@@ -27,16 +27,23 @@ struct golden_list {
     struct golden * models; // sorted by name
 };
 
-// Loads every *.gguf of the folder with its *.golden. An empty folder is an error.
-bool golden_list_load(struct golden_list * list, struct lrnn_error * err);
+// No test can continue without its models: if something is missing or fails, the functions below
+// print a message and end the program.
+
+// Every *.gguf of the folder with its *.golden
+void golden_list_load(struct golden_list * list);
 void golden_list_free(struct golden_list * list);
 
-// The functions below end the program if there is no such model.
-
 const struct golden * golden_find(const struct golden_list * list, const char * name);
-
-struct lrnn_model;
 struct lrnn_model * golden_load_model(const char * name);
+
+struct lrnn_model * test_load_model(const char * path, const struct lrnn_model_params * params);
+struct lrnn_session * test_session(
+        struct lrnn_model * model, const struct lrnn_session_params * params);
+
+// One call for one sequence
+void test_eval(struct lrnn_session * session, int32_t seq, const int32_t * tokens, int64_t n,
+        int64_t n_logits);
 
 #ifdef __cplusplus
 }

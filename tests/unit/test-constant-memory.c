@@ -91,25 +91,17 @@ static void run(
 int main(void) {
     struct test        t = { 0 };
     struct golden_list list;
-    struct lrnn_error  err;
     int                n = 0;
-    if (!test_check(&t, golden_list_load(&list, &err), "%s", err.text)) {
-        return test_end(&t, "test-constant-memory");
-    }
+    golden_list_load(&list);
     for (int i = 0; i < list.n; ++i) {
-        struct lrnn_model * model = lrnn_model_load(list.models[i].path, NULL, &err);
-        if (!test_check(&t, model != NULL, "%s: %s", list.models[i].name, err.text)) {
-            continue;
-        }
+        struct lrnn_model *          model = test_load_model(list.models[i].path, NULL);
         const struct lrnn_model_info info = lrnn_model_get_info(model);
         if (info.n_layer_attention == 0) {
             const struct lrnn_session_params params = { .n_threads = 1, .n_rewind = 2 };
-            struct lrnn_session *            session = lrnn_session_new(model, &params, &err);
-            if (test_check(&t, session != NULL, "%s: %s", list.models[i].name, err.text)) {
-                run(&t, list.models[i].name, session, info.n_vocab);
-                lrnn_session_free(session);
-                n++;
-            }
+            struct lrnn_session *            session = test_session(model, &params);
+            run(&t, list.models[i].name, session, info.n_vocab);
+            lrnn_session_free(session);
+            n++;
         }
         lrnn_model_free(model);
     }

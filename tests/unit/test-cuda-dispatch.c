@@ -78,21 +78,13 @@ static void check_splits(struct test * t, struct splits * s, const char * name, 
 }
 
 static void run(struct test * t, const struct golden * g, struct splits * splits) {
-    const struct lrnn_model_params model_params = { .n_gpu_layers = -1 };
-    struct lrnn_error              err;
-    struct lrnn_model *            model = lrnn_model_load(g->path, &model_params, &err);
-    if (!test_check(t, model != NULL, "%s: %s", g->name, err.text)) {
-        return;
-    }
+    const struct lrnn_model_params   model_params = { .n_gpu_layers = -1 };
+    struct lrnn_model *              model = test_load_model(g->path, &model_params);
     const struct lrnn_model_info     info = lrnn_model_get_info(model);
     const struct lrnn_session_params params = {
         .n_threads = 1, .n_seqs = 2, .n_rewind = 1, .n_cache = N_CACHE
     };
-    struct lrnn_session * s = lrnn_session_new(model, &params, &err);
-    if (!test_check(t, s != NULL, "%s: %s", g->name, err.text)) {
-        lrnn_model_free(model);
-        return;
-    }
+    struct lrnn_session * s = test_session(model, &params);
 
     fake_cuda_reset();
     memset(splits, 0, sizeof(*splits));
@@ -143,13 +135,10 @@ int main(void) {
     struct test        t = { 0 };
     struct splits      splits = { 0 };
     struct golden_list list;
-    struct lrnn_error  err;
 
     setenv("GGML_SCHED_DEBUG", "2", 1);
     ggml_log_set(on_log, &splits);
-    if (!test_check(&t, golden_list_load(&list, &err), "%s", err.text)) {
-        return test_end(&t, "test-cuda-dispatch");
-    }
+    golden_list_load(&list);
     for (int i = 0; i < list.n; ++i) {
         run(&t, &list.models[i], &splits);
     }

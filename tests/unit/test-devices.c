@@ -45,11 +45,8 @@ static void run(
         .n_threads = 1, .n_seqs = 2, .n_rewind = REWIND, .n_cache = 64
     };
     struct lrnn_error     err;
-    struct lrnn_session * s = lrnn_session_new(model, &params, &err);
-    if (!test_check(b->t, s != NULL, "%s: %s", g->name, err.text)) {
-        return;
-    }
-    const int64_t V = g->n_vocab;
+    struct lrnn_session * s = test_session(model, &params);
+    const int64_t         V = g->n_vocab;
     memset(r, 0, sizeof(*r));
     eval(b, s, 0, g->tokens, PROMPT, V, r);
     for (int i = 0; i < STEPS; ++i) {
@@ -70,12 +67,9 @@ static void run(
 static void resume(
         struct bench * b, struct lrnn_model * model, const struct golden * g, struct result * r) {
     struct lrnn_error     err;
-    struct lrnn_session * s = lrnn_session_new(
-            model, &(struct lrnn_session_params) { .n_threads = 1, .n_cache = 64 }, &err);
-    if (!test_check(b->t, s != NULL && lrnn_seq_load(s, 0, NULL, b->state_path, &err), "%s: %s",
-                g->name, err.text)) {
-        return;
-    }
+    struct lrnn_session * s =
+            test_session(model, &(struct lrnn_session_params) { .n_threads = 1, .n_cache = 64 });
+    test_check(b->t, lrnn_seq_load(s, 0, NULL, b->state_path, &err), "%s: %s", g->name, err.text);
     r->n = 0;
     for (int i = 0; i < STEPS; ++i) {
         eval(b, s, 0, g->tokens + i, 1, g->n_vocab, r);
@@ -110,16 +104,12 @@ static bool stop_at_once(float done, void * user) {
 
 static void test_model(struct bench * b, const struct golden * g) {
     const char * const name = g->name;
-    struct lrnn_error  err;
     if (!test_check(b->t, g->n_vocab <= V_MAX && g->n_tokens >= PROMPT + STEPS,
                 "%s: %lld tokens with %lld logits; expected at least %d and at most %d", g->name,
                 (long long) g->n_tokens, (long long) g->n_vocab, PROMPT + STEPS, V_MAX)) {
         return;
     }
-    struct lrnn_model * local = lrnn_model_load(g->path, NULL, &err);
-    if (!test_check(b->t, local != NULL, "%s", err.text)) {
-        return;
-    }
+    struct lrnn_model *  local = test_load_model(g->path, NULL);
     const int32_t        n_layer = (int32_t) lrnn_model_get_info(local).n_layer;
     struct result *const expected = malloc(sizeof(*expected)), *const got = malloc(sizeof(*got));
     run(b, local, g, expected);
@@ -142,10 +132,7 @@ static void test_model(struct bench * b, const struct golden * g) {
         p.log_user = &log;
         p.progress = on_progress;
         p.progress_user = &done;
-        struct lrnn_model * model = lrnn_model_load(g->path, &p, &err);
-        if (!test_check(b->t, model != NULL, "%s: %s", name, err.text)) {
-            continue;
-        }
+        struct lrnn_model * model = test_load_model(g->path, &p);
         test_check(b->t, done == 1.0f, "%s: progress does not rise from 0 to 1", name);
         test_check(b->t,
                 log.n >= 1 && (strstr(log.text, "CPU") != NULL) ==
@@ -199,13 +186,10 @@ static void test_trace(struct bench * b) {
             .trace_kinds = LRNN_TRACE_SCANS,
             .trace = add_keys,
             .trace_user = &sum[i] };
-        struct lrnn_error                err;
-        struct lrnn_model *              model = lrnn_model_load(g->path, &where, &err);
-        struct lrnn_session * s = model != NULL ? lrnn_session_new(model, &p, &err) : NULL;
-        struct result         r = { 0 };
-        if (test_check(b->t, s != NULL, "%s", err.text)) {
-            eval(b, s, 0, g->tokens, PROMPT, g->n_vocab, &r);
-        }
+        struct lrnn_model *              model = test_load_model(g->path, &where);
+        struct lrnn_session *            s = test_session(model, &p);
+        struct result                    r = { 0 };
+        eval(b, s, 0, g->tokens, PROMPT, g->n_vocab, &r);
         lrnn_session_free(s);
         lrnn_model_free(model);
     }
@@ -261,7 +245,6 @@ int main(void) {
     struct test            t = { 0 };
     struct bench           b = { .t = &t };
     struct loopback_server servers[2];
-    struct lrnn_error      err;
 
     for (int i = 0; i < 2; ++i) { // forks: before there are threads
         if (!loopback_server_start(&servers[i])) {
@@ -278,13 +261,12 @@ int main(void) {
     snprintf(b.both, sizeof(b.both), "%s,%s", b.names[0], b.names[1]);
     snprintf(b.state_path, sizeof(b.state_path), "test-devices-%ld.state", (long) getpid());
 
-    if (test_check(&t, golden_list_load(&b.golden, &err), "%s", err.text)) {
-        for (int i = 0; i < b.golden.n; ++i) {
-            test_model(&b, &b.golden.models[i]);
-        }
-        test_trace(&b);
-        test_invalid(&b);
+    golden_list_load(&b.golden);
+    for (int i = 0; i < b.golden.n; ++i) {
+        test_model(&b, &b.golden.models[i]);
     }
+    test_trace(&b);
+    test_invalid(&b);
     remove(b.state_path);
     golden_list_free(&b.golden);
     loopback_server_stop(&servers[0]);

@@ -40,25 +40,17 @@ static double feed(struct test * t, struct lrnn_session * s, const struct golden
 
 static void test_model(struct test * t, const struct golden * g, const char * device) {
     const struct lrnn_model_params params = { .n_gpu_layers = -1, .devices = device };
-    struct lrnn_error              err;
-    struct lrnn_model *            model = lrnn_model_load(g->path, &params, &err);
-    if (!test_check(t, model != NULL, "%s: %s", g->name, err.text)) {
-        return;
-    }
-    const bool    attention = lrnn_model_get_info(model).n_layer_attention > 0;
-    const double  limit = attention ? LIMIT_ATTENTION : LIMIT;
-    const int64_t pieces[] = { g->n_tokens, 1 };
-    double        worst[2] = { 0 };
+    struct lrnn_model *            model = test_load_model(g->path, &params);
+    const bool                     attention = lrnn_model_get_info(model).n_layer_attention > 0;
+    const double                   limit = attention ? LIMIT_ATTENTION : LIMIT;
+    const int64_t                  pieces[] = { g->n_tokens, 1 };
+    double                         worst[2] = { 0 };
     for (int i = 0; i < 2; ++i) {
-        struct lrnn_session * s = lrnn_session_new(model,
-                &(struct lrnn_session_params) { .n_cache = 256, .cache_type = LRNN_CACHE_F32 },
-                &err);
-        if (test_check(t, s != NULL, "%s: %s", g->name, err.text)) {
-            worst[i] = feed(t, s, g, pieces[i]);
-            test_check(t, worst[i] <= limit,
-                    "%s, calls of %d tokens: a logit differs by %g; limit %g", g->name,
-                    (int) pieces[i], worst[i], limit);
-        }
+        struct lrnn_session * s = test_session(model,
+                &(struct lrnn_session_params) { .n_cache = 256, .cache_type = LRNN_CACHE_F32 });
+        worst[i] = feed(t, s, g, pieces[i]);
+        test_check(t, worst[i] <= limit, "%s, calls of %d tokens: a logit differs by %g; limit %g",
+                g->name, (int) pieces[i], worst[i], limit);
         lrnn_session_free(s);
     }
     printf("  %-28s one call %8.1e   token by token %8.1e\n", g->name, worst[0], worst[1]);
@@ -73,11 +65,7 @@ int main(int argc, char ** argv) {
     }
     struct test        t = { 0 };
     struct golden_list list;
-    struct lrnn_error  err;
-    if (!golden_list_load(&list, &err)) {
-        fprintf(stderr, "%s\n", err.text);
-        return 1;
-    }
+    golden_list_load(&list);
     const char * device = argc > 1 ? argv[1] : ggml_backend_dev_name(gpu);
     printf("golden models on %s: largest difference of a logit, limit %g, with attention %g\n",
             device, LIMIT, LIMIT_ATTENTION);

@@ -6,6 +6,7 @@
 #include "file/huge-pages.h"
 #include "file/quantize.h"
 #include "kit/check.h"
+#include "kit/golden.h"
 #include "lrnn.h"
 #include "model/model.h"
 
@@ -93,25 +94,19 @@ static void check_replace(struct test * t) {
     test_check(t, !huge_pages_fit(SIZE_MAX / 4), "more memory than there is fits");
 }
 
-// Logits of a few tokens; NULL after a failed check. Prints the huge pages of the file.
+// Logits of a few tokens. Prints the huge pages of the file.
 static float * logits_of(struct test * t, const char * path, bool no_huge_pages) {
-    struct lrnn_error              err = { LRNN_ERROR_NONE, "" };
     const struct lrnn_model_params params = { .no_huge_pages = no_huge_pages };
-    struct lrnn_model *            model = lrnn_model_load(path, &params, &err);
-    struct lrnn_session *   session = model != NULL ? lrnn_session_new(model, NULL, &err) : NULL;
-    const int32_t           tokens[N_TOKENS] = { 84, 104, 101, 32 };
-    const struct lrnn_input input = { .tokens = tokens, .n_tokens = N_TOKENS, .n_logits = 1 };
-    float *                 logits = NULL;
-    if (test_check(t, session != NULL && lrnn_eval(session, &input, 1, &err), "%s: %s", path,
-                err.text)) {
-        size_t       size;
-        const char * bytes = model_file_bytes(model->file, &size);
-        const long   kb = huge_kb(bytes, bytes + size);
-        printf("  %s: %ld kB in huge pages\n", no_huge_pages ? "mapped" : "copied", kb);
-        test_check(t, !no_huge_pages || kb <= 0, "%ld kB are in huge pages; expected none", kb);
-        logits = malloc(N_VOCAB * sizeof(float));
-        memcpy(logits, lrnn_logits(session, 0), N_VOCAB * sizeof(float));
-    }
+    struct lrnn_model *            model = test_load_model(path, &params);
+    struct lrnn_session *          session = test_session(model, NULL);
+    float *                        logits = malloc(N_VOCAB * sizeof(float));
+    size_t                         size;
+    const char *                   bytes = model_file_bytes(model->file, &size);
+    test_eval(session, 0, (const int32_t[N_TOKENS]) { 84, 104, 101, 32 }, N_TOKENS, 1);
+    const long kb = huge_kb(bytes, bytes + size);
+    printf("  %s: %ld kB in huge pages\n", no_huge_pages ? "mapped" : "copied", kb);
+    test_check(t, !no_huge_pages || kb <= 0, "%ld kB are in huge pages; expected none", kb);
+    memcpy(logits, lrnn_logits(session, 0), N_VOCAB * sizeof(float));
     lrnn_session_free(session);
     lrnn_model_free(model);
     return logits;
@@ -129,7 +124,7 @@ static void check_model(struct test * t) {
                         quantize_run(&plan, file, &params, out, NULL, NULL, &err),
                 "%s", err.text)) {
         float *a = logits_of(t, out, false), *b = logits_of(t, out, true);
-        test_check(t, a != NULL && b != NULL && memcmp(a, b, N_VOCAB * sizeof(float)) == 0,
+        test_check(t, memcmp(a, b, N_VOCAB * sizeof(float)) == 0,
                 "logits in huge pages and in the mapped file differ");
         free(a);
         free(b);

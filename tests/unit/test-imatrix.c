@@ -112,9 +112,7 @@ int main(void) {
     struct lrnn_error  err = { LRNN_ERROR_NONE, "" };
     int                n_from_file = 0, n_weights = 0, n_matrices = 0;
 
-    if (!test_check(&t, golden_list_load(&list, &err), "%s", err.text)) {
-        return test_end(&t, "test-imatrix");
-    }
+    golden_list_load(&list);
     for (int i = 0; i < list.n; ++i) {
         const struct golden * g = &list.models[i];
         struct model_file *   file = model_file_open(g->path, &err);

@@ -413,11 +413,8 @@ static void write_seeds(const struct golden_list * list, const char * folder) {
 int main(int argc, char ** argv) {
     struct test        t = { 0 };
     struct golden_list list;
-    struct lrnn_error  err;
     const char *       folder = argc == 2 ? argv[1] : NULL;
-    if (!test_check(&t, golden_list_load(&list, &err), "%s", err.text)) {
-        return test_end(&t, "model-load");
-    }
+    golden_list_load(&list);
     if (argc == 3) {
         write_seeds(&list, argv[2]);
         golden_list_free(&list);

@@ -121,12 +121,8 @@ static void check(struct test * t, const char * path, bool is_stand_in) {
 int main(void) {
     struct test        t = { 0 };
     struct golden_list models;
-    struct lrnn_error  err;
 
-    if (!golden_list_load(&models, &err)) {
-        printf("%s\n", err.text);
-        return 1;
-    }
+    golden_list_load(&models);
     backends_start();
     const bool is_stand_in = ggml_backend_reg_by_name("CUDA") == NULL;
     if (!is_stand_in && ggml_backend_reg_dev_count(ggml_backend_reg_by_name("CUDA")) > 0) {

@@ -29,36 +29,25 @@ static bool quantize_all(
     return ok;
 }
 
-static bool load_and_run(
-        const char * path, const struct golden * g, float * logits, struct lrnn_error * err) {
-    struct lrnn_model *   model = lrnn_model_load(path, NULL, err);
+static void load_and_run(const char * path, const struct golden * g, float * logits) {
+    struct lrnn_model *   model = test_load_model(path, NULL);
     struct lrnn_session * session =
-            model != NULL
-                    ? lrnn_session_new(model, &(struct lrnn_session_params) { .n_threads = 1 }, err)
-                    : NULL;
-    const struct lrnn_input input = {
-        .seq = 0, .tokens = g->tokens, .n_tokens = g->n_tokens, .n_logits = g->n_tokens
-    };
-    const bool ok = session != NULL && lrnn_eval(session, &input, 1, err);
-    for (int64_t i = 0; ok && i < g->n_tokens; ++i) {
+            test_session(model, &(struct lrnn_session_params) { .n_threads = 1 });
+    test_eval(session, 0, g->tokens, g->n_tokens, g->n_tokens);
+    for (int64_t i = 0; i < g->n_tokens; ++i) {
         memcpy(logits + i * g->n_vocab, lrnn_logits(session, i),
                 (size_t) g->n_vocab * sizeof(float));
     }
     lrnn_session_free(session);
     lrnn_model_free(model);
-    return ok;
 }
 
 // Loading converts nothing: weights are used in the mapped file, in the type they have there.
 static void check_in_place(struct test * t, const char * path, const char * name) {
-    struct lrnn_error   err = { LRNN_ERROR_NONE, "" };
     size_t              size;
-    struct lrnn_model * model = lrnn_model_load(path, NULL, &err);
-    if (!test_check(t, model != NULL, "%s", err.text)) {
-        return;
-    }
-    const char * bytes = model_file_bytes(model->file, &size);
-    int          n = 0;
+    struct lrnn_model * model = test_load_model(path, NULL);
+    const char *        bytes = model_file_bytes(model->file, &size);
+    int                 n = 0;
     for (struct ggml_tensor * x = ggml_get_first_tensor(model->devices[0].ctx); x != NULL;
             x = ggml_get_next_tensor(model->devices[0].ctx, x)) {
         const struct model_tensor * f = model_file_find_tensor(model->file, x->name);
@@ -78,9 +67,7 @@ static void check_in_place(struct test * t, const char * path, const char * name
 static void test_models(struct test * t) {
     struct golden_list list;
     struct lrnn_error  err = { LRNN_ERROR_NONE, "" };
-    if (!test_check(t, golden_list_load(&list, &err), "%s", err.text)) {
-        return;
-    }
+    golden_list_load(&list);
     struct test_worst worst_q8 = { .what = "all matrices in Q8_0: logits, NMSE", .limit = 5e-3 };
     struct test_worst worst_bf = { .what = "all matrices in BF16: logits, NMSE", .limit = 5e-4 };
     int               n_vectors = 0;
@@ -90,8 +77,8 @@ static void test_models(struct test * t) {
         struct model_file *   file = model_file_open(g->path, &err);
         for (int all = 0; all < 2; ++all) {
             const bool made = quantize_all(file, all ? ".=BF16" : ".=Q8_0", &err);
-            if (test_check(t, made && load_and_run(OUT, g, logits, &err), "%s: %s", g->name,
-                        err.text)) {
+            if (test_check(t, made, "%s: %s", g->name, err.text)) {
+                load_and_run(OUT, g, logits);
                 test_bound(t, all ? &worst_bf : &worst_q8,
                         test_nmse(logits, g->logits, g->n_tokens * g->n_vocab), g->name);
             }

@@ -65,8 +65,8 @@ static void test_numbers(const char * name) {
         { 64, 4, SCORE_RESET_DOCUMENT, WINDOW_PACKED },
         { 64, 3, SCORE_RESET_WINDOW, WINDOW_DOCUMENT },
     };
-    struct lrnn_session * session = lrnn_session_new(model,
-            &(struct lrnn_session_params) { .n_threads = 1, .cache_type = LRNN_CACHE_F32 }, &err);
+    struct lrnn_session * session = test_session(
+            model, &(struct lrnn_session_params) { .n_threads = 1, .cache_type = LRNN_CACHE_F32 });
     for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); ++c) {
         struct score_bench_run run = {
             .model = model,
@@ -221,7 +221,7 @@ static void test_not_finite(void) {
     struct scores         scores = bench_read("odd");
     struct windows *      ws = bench_windows(model, run.window);
     struct lrnn_session * session =
-            lrnn_session_new(model, &(struct lrnn_session_params) { .n_threads = 1 }, &err);
+            test_session(model, &(struct lrnn_session_params) { .n_threads = 1 });
     int64_t n_diverged = 0, first_window = 0, first_at = 0, n_finite = 0;
     bool    right = true;
     for (int64_t i = 0; i < scores.n_windows; ++i) {
@@ -286,8 +286,8 @@ static void test_norms(void) {
     struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
     struct scores         scores = bench_read("norms"), plain = bench_read("plain");
     struct windows *      ws = bench_windows(model, with.window);
-    struct lrnn_session * session = lrnn_session_new(
-            model, &(struct lrnn_session_params) { .n_threads = 1, .n_batch = 24 }, &err);
+    struct lrnn_session * session =
+            test_session(model, &(struct lrnn_session_params) { .n_threads = 1, .n_batch = 24 });
     for (int64_t i = 0; i < scores.n_windows; ++i) {
         const struct score_window * w = &scores.windows[i];
         struct window               window;

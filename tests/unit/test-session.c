@@ -26,16 +26,10 @@ static bool check(bool ok, const char * what, const char * detail) {
 }
 
 static struct lrnn_session * new_session(struct lrnn_model * model, int n_seqs, int n_rewind) {
-    struct lrnn_error          err;
-    struct lrnn_session_params p = {
+    const struct lrnn_session_params p = {
         .n_threads = 1, .n_seqs = n_seqs, .n_rewind = n_rewind, .n_cache = 128
     };
-    struct lrnn_session * s = lrnn_session_new(model, &p, &err);
-    if (s == NULL) {
-        printf("FAILED: %s\n", err.text);
-        exit(1);
-    }
-    return s;
+    return test_session(model, &p);
 }
 
 static bool eval(
@@ -279,10 +273,7 @@ static void test_not_finite(const char * name, const char * path) {
     overflow_at(&e, BAD);
     check(model_edit_write(&e, path), name, "cannot be written");
     model_edit_close(&e);
-    struct lrnn_model * model = lrnn_model_load(path, NULL, &err);
-    if (!check(model != NULL, name, err.text)) {
-        return;
-    }
+    struct lrnn_model *   model = test_load_model(path, NULL);
     const int64_t         V = lrnn_model_get_info(model).n_vocab;
     const size_t          row = (size_t) V * sizeof(float);
     struct lrnn_session * s = new_session(model, 2, N);
@@ -344,8 +335,7 @@ static void test_cache(const char * name) {
         tokens[i] = (int32_t) ((i * i + 3 * i + 1) % V);
     }
     for (int how = 0; how < 3; ++how) {
-        struct lrnn_session * s = lrnn_session_new(model, &p, &err);
-        check(s != NULL, name, err.text);
+        struct lrnn_session * s = test_session(model, &p);
         for (int at = 0, call = 0; at < N; ++call) {
             const int               cut = cuts[(size_t) call % (sizeof(cuts) / sizeof(cuts[0]))];
             const int               want = how == 0 ? N : how == 1 ? 1 : cut;
@@ -447,10 +437,7 @@ static void test_failed_call(const char * name) {
         { 1, tokens, N, N },
         { 2, tokens, N, N },
     };
-    struct lrnn_session * s = lrnn_session_new(model, &params, &err);
-    if (!check(s != NULL, name, err.text)) {
-        return;
-    }
+    struct lrnn_session * s = test_session(model, &params);
     check(eval(s, 0, tokens, 1, &err) && eval(s, 2, tokens, 1, &err) && eval(s, 3, tokens, N, &err),
             name, err.text);
     n_left = 2;
@@ -462,10 +449,9 @@ static void test_failed_call(const char * name) {
             "a failed call resets another sequence, or has logits");
 
     // empty sequences continue as new ones do
-    struct lrnn_session * fresh = lrnn_session_new(model, &params, &err);
+    struct lrnn_session * fresh = test_session(model, &params);
     n_left = INT_MAX;
-    check(fresh != NULL && eval(s, 0, tokens, N, &err) && eval(fresh, 0, tokens, N, &err), name,
-            err.text);
+    check(eval(s, 0, tokens, N, &err) && eval(fresh, 0, tokens, N, &err), name, err.text);
     check(memcmp(lrnn_logits(s, 0), lrnn_logits(fresh, 0),
                   (size_t) lrnn_model_get_info(model).n_vocab * sizeof(float)) == 0,
             name, "a failed call affects the tokens that follow");
@@ -475,11 +461,8 @@ static void test_failed_call(const char * name) {
 }
 
 int main(void) {
-    char              path[64];
-    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
-    if (!test_check(&t, golden_list_load(&golden, &err), "%s", err.text)) {
-        return test_end(&t, "test-session");
-    }
+    char path[64];
+    golden_list_load(&golden);
     snprintf(path, sizeof(path), "test-session-%ld.state", (long) getpid());
     for (int i = 0; i < golden.n; ++i) {
         test_state_file(golden.models[i].name, path);

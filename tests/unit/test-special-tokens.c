@@ -100,9 +100,7 @@ int main(void) {
     char               path[64];
     struct lrnn_error  err = { LRNN_ERROR_NONE, "" };
     snprintf(path, sizeof(path), "test-special-tokens-%ld.gguf", (long) getpid());
-    if (!test_check(&t, golden_list_load(&golden, &err), "%s", err.text)) {
-        return test_end(&t, "test-special-tokens");
-    }
+    golden_list_load(&golden);
     for (int adds = 0; adds < 2; ++adds) {
         if (!test_check(&t, make_model(golden.models[0].path, path, adds == 1), "%s cannot be made",
                     path)) {

@@ -62,35 +62,18 @@ static struct state_norm norm_from_file(struct lrnn_session * session, int32_t s
     return most;
 }
 
-static void eval(struct lrnn_session * session, int32_t seq, const int32_t * tokens, int64_t n) {
-    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
-    test_check(&t,
-            lrnn_eval(session, &(struct lrnn_input) { .seq = seq, .tokens = tokens, .n_tokens = n },
-                    1, &err),
-            "%s", err.text);
-}
-
 static void test_model(const struct golden * g, struct test_worst * worst) {
-    struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
-    struct lrnn_model *   model = lrnn_model_load(g->path, NULL, &err);
-    struct lrnn_session * session =
-            model == NULL ? NULL
-                          : lrnn_session_new(model,
-                                    &(struct lrnn_session_params) { .n_threads = 1,
-                                            .n_seqs = 2,
-                                            .n_rewind = 2,
-                                            .n_batch = 16,
-                                            .n_cache = (int32_t) g->n_tokens },
-                                    &err);
-    if (!test_check(&t, session != NULL, "%s: %s", g->name, err.text)) {
-        return;
-    }
+    const struct lrnn_session_params params = {
+        .n_threads = 1, .n_seqs = 2, .n_rewind = 2, .n_batch = 16, .n_cache = (int32_t) g->n_tokens
+    };
+    struct lrnn_model *   model = test_load_model(g->path, NULL);
+    struct lrnn_session * session = test_session(model, &params);
     // mLSTM: a normalizer [d_k] and a maximum per head
     const bool    has_normalizer = strcmp(model->info.family, "mlstm") == 0;
     const int64_t extra = has_normalizer ? model->info.d_k + 1 : 0;
     test_check(&t, get_state_norm(session, 1).layer == -1, "%s: an empty sequence has a state norm",
             g->name);
-    eval(session, 0, g->tokens + 1, 3);
+    test_eval(session, 0, g->tokens + 1, 3, 0);
     if (model->info.n_layer_recurrent == 0) {
         test_check(&t, get_state_norm(session, 0).layer == -1, "%s: attention has a state norm",
                 g->name);
@@ -99,7 +82,7 @@ static void test_model(const struct golden * g, struct test_worst * worst) {
         return;
     }
     for (int64_t at = 0, n = 1; at + n <= g->n_tokens; at += n, n = n % 5 + 1) {
-        eval(session, 1, g->tokens + at, n);
+        test_eval(session, 1, g->tokens + at, n, 0);
         const struct state_norm a = get_state_norm(session, 1),
                                 b = norm_from_file(session, 1, extra);
         test_bound(&t, worst, fabs(a.norm - b.norm) / b.norm, g->name);
@@ -130,10 +113,7 @@ static void test_model(const struct golden * g, struct test_worst * worst) {
 int main(void) {
     struct golden_list golden;
     struct test_worst  worst = { .what = "norm against the state file", .limit = 1e-12 };
-    struct lrnn_error  err;
-    if (!test_check(&t, golden_list_load(&golden, &err), "%s", err.text)) {
-        return test_end(&t, "test-state-norm");
-    }
+    golden_list_load(&golden);
     snprintf(path, sizeof(path), "test-state-norm-%ld.state", (long) getpid());
     for (int i = 0; i < golden.n; ++i) {
         test_model(&golden.models[i], &worst);

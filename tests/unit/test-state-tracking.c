@@ -7,6 +7,7 @@
 #include "eval/tasks/probe.h"
 #include "ggml.h"
 #include "kit/check.h"
+#include "kit/golden.h"
 #include "kit/model-edit.h"
 
 #include <glob.h>
@@ -17,17 +18,10 @@
 static const int64_t LONG = LRNN_SANITIZE ? 20000 : 200000;
 static const int64_t LONGER = LRNN_SANITIZE ? 100000 : 10000000;
 
-static struct lrnn_model * load(struct test * t, const char * path) {
-    struct lrnn_error   err = { LRNN_ERROR_NONE, "" };
-    struct lrnn_model * model = lrnn_model_load(path, NULL, &err);
-    test_check(t, model != NULL, "%s: %s", path, err.text);
-    return model;
-}
-
-static struct lrnn_model * load_exact(struct test * t, const char * name) {
+static struct lrnn_model * load_exact(const char * name) {
     char path[512];
     snprintf(path, sizeof(path), "%s/exact/%s.gguf", LRNN_MODELS, name);
-    return load(t, path);
+    return test_load_model(path, NULL);
 }
 
 static struct task * make_task(struct test * t, const char * spec) {
@@ -69,7 +63,7 @@ static struct score probe(struct test * t, struct lrnn_model * model, const char
 
 static void check_exact(struct test * t, const char * name, const char * spec, int64_t length,
         int64_t n_sequences, int32_t n_batch) {
-    struct lrnn_model * model = load_exact(t, name);
+    struct lrnn_model * model = load_exact(name);
     const struct score  s = probe(t, model, spec, length, n_sequences, n_batch);
     test_check(t, s.asked == length * n_sequences && s.wrong == 0,
             "%s: %" PRId64 " of %" PRId64 " answers wrong, batch %d", name, s.wrong, s.asked,
@@ -79,7 +73,7 @@ static void check_exact(struct test * t, const char * name, const char * spec, i
 
 // No better than a guess: the state of the first letters is soon lost.
 static void check_fails(struct test * t, const char * name, const char * spec, double chance) {
-    struct lrnn_model * model = load_exact(t, name);
+    struct lrnn_model * model = load_exact(name);
     const struct score  s = probe(t, model, spec, 2000, 4, 512);
     const double        right = 1.0 - (double) s.wrong / (double) s.asked;
     test_check(t, s.asked == 8000 && right < chance + 0.05,
@@ -89,7 +83,7 @@ static void check_fails(struct test * t, const char * name, const char * spec, d
 
 // RWKV-7 cannot reach −1: it is right at first, with a shrinking margin, and guesses in the end.
 static void check_decay(struct test * t) {
-    struct lrnn_model * model = load_exact(t, "parity-rwkv7");
+    struct lrnn_model * model = load_exact("parity-rwkv7");
     const struct score  near = probe(t, model, "parity", 100, 4, 512);
     const struct score  far = probe(t, model, "parity", 20000, 4, 512);
     test_check(t, near.wrong == 0 && near.margin > 0.0 && near.margin < 1e-3,
@@ -121,7 +115,7 @@ static struct lrnn_model * load_q8(struct test * t, const char * name, const cha
     }
     ok = test_check(t, model_edit_write(&e, path), "cannot write %s", path);
     model_edit_close(&e);
-    return ok ? load(t, path) : NULL;
+    return ok ? test_load_model(path, NULL) : NULL;
 }
 
 static void check_q8(struct test * t, const char * name, const char * spec, int64_t length) {
@@ -140,7 +134,7 @@ static void check_q8(struct test * t, const char * name, const char * spec, int6
 static void check_saved(struct test * t, const char * name, const char * spec, int64_t length) {
     struct lrnn_error   err = { LRNN_ERROR_NONE, "" };
     char                path[64];
-    struct lrnn_model * model = load_exact(t, name);
+    struct lrnn_model * model = load_exact(name);
     struct task *       task = make_task(t, spec);
     int32_t *           tokens = NULL;
     int64_t             n = 0;
@@ -155,15 +149,12 @@ static void check_saved(struct test * t, const char * name, const char * spec, i
     snprintf(path, sizeof(path), "test-state-tracking-%d.state", (int) getpid());
     const struct lrnn_session_params params = { .n_threads = 1 };
     const int64_t                    prefix = n - length, half = prefix + length / 2;
-    struct lrnn_session *            a = lrnn_session_new(model, &params, &err);
-    struct lrnn_session *            b = lrnn_session_new(model, &params, &err);
-    bool                             ok = test_check(t, a != NULL && b != NULL, "%s", err.text) &&
-              test_check(t,
-                      lrnn_eval(a, &(struct lrnn_input) { .tokens = tokens, .n_tokens = half }, 1,
-                              &err) &&
-                              lrnn_seq_save(a, 0, NULL, path, &err) &&
-                              lrnn_seq_load(b, 0, NULL, path, &err),
-                      "%s", err.text);
+    struct lrnn_session *            a = test_session(model, &params);
+    struct lrnn_session *            b = test_session(model, &params);
+    test_eval(a, 0, tokens, half, 0);
+    bool ok = test_check(t,
+            lrnn_seq_save(a, 0, NULL, path, &err) && lrnn_seq_load(b, 0, NULL, path, &err), "%s",
+            err.text);
     // the same stream gives the answers
     struct task_stream * stream = task_stream_new(task, 9, length);
     for (int64_t i = prefix; i < n && ok; ++i) {
@@ -172,11 +163,10 @@ static void check_saved(struct test * t, const char * name, const char * spec, i
         if (i < half || !ok) {
             continue;
         }
-        const struct lrnn_input input = { .tokens = tokens + i, .n_tokens = 1, .n_logits = 1 };
-        ok = test_check(t, lrnn_eval(b, &input, 1, &err), "%s", err.text);
-        const float * logits = ok ? lrnn_logits(b, 0) : NULL;
+        test_eval(b, 0, tokens + i, 1, 1);
+        const float * logits = lrnn_logits(b, 0);
         int32_t       best = 0;
-        for (int32_t v = 1; ok && v < lrnn_model_get_info(model).n_vocab; ++v) {
+        for (int32_t v = 1; v < lrnn_model_get_info(model).n_vocab; ++v) {
             best = logits[v] > logits[best] ? v : best;
         }
         size_t       size = 0;

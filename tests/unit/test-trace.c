@@ -256,11 +256,8 @@ static bool advance(
 
 static void test_model(struct test * t, const struct golden * g, struct test_worst * scans,
         struct test_worst * outputs) {
-    struct lrnn_error   err;
-    struct lrnn_model * model = lrnn_model_load(g->path, NULL, &err);
-    if (!test_check(t, model != NULL, "%s: %s", g->name, err.text)) {
-        return;
-    }
+    struct lrnn_error            err;
+    struct lrnn_model *          model = test_load_model(g->path, NULL);
     const struct lrnn_model_info info = lrnn_model_get_info(model);
     struct ggml_context *        ctx = NULL;
     struct gguf_context *        gguf =
@@ -274,10 +271,9 @@ static void test_model(struct test * t, const struct golden * g, struct test_wor
     struct lrnn_session_params params = {
         .n_threads = 2, .n_seqs = N_SEQS, .n_cache = 64, .trace = trace, .trace_user = &u
     };
-    struct lrnn_session * plain = lrnn_session_new(model, &params, &err); // no events
+    struct lrnn_session * plain = test_session(model, &params); // no events
     params.trace_kinds = LRNN_TRACE_SCANS | LRNN_TRACE_MATRICES;
-    struct lrnn_session * traced = lrnn_session_new(model, &params, &err);
-    test_check(t, plain != NULL && traced != NULL, "%s: %s", g->name, err.text);
+    struct lrnn_session * traced = test_session(model, &params);
 
     for (u.call = 0; u.call < N_CALLS; ++u.call) {
         test_check(t, advance(plain, g, u.call, &err), "%s: %s", g->name, err.text);
@@ -334,10 +330,7 @@ int main(void) {
     struct test_worst  scans = { .what = "recurrences replayed in double, NMSE", .limit = 1e-11 };
     struct test_worst  outputs = { .what = "logits from the traced activations, NMSE",
          .limit = 1e-13 };
-    struct lrnn_error  err;
-    if (!test_check(&t, golden_list_load(&golden, &err), "%s", err.text)) {
-        return test_end(&t, "test-trace");
-    }
+    golden_list_load(&golden);
     for (int i = 0; i < golden.n; ++i) {
         test_model(&t, &golden.models[i], &scans, &outputs);
     }

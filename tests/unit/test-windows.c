@@ -528,11 +528,7 @@ static void test_nll(void) {
 }
 
 int main(void) {
-    struct lrnn_error err;
-    if (!golden_list_load(&golden, &err)) {
-        printf("FAILED: %s\n", err.text);
-        return 1;
-    }
+    golden_list_load(&golden);
     snprintf(folder, sizeof(folder), "%s/lrnn-windows.XXXXXX",
             getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
     if (mkdtemp(folder) == NULL) {
