@@ -418,7 +418,7 @@ int main(int argc, char ** argv) {
     if (argc == 3) {
         write_seeds(&list, argv[2]);
         golden_list_free(&list);
-        return test_end(&t, "model-load, seeds");
+        return 0;
     }
     char path[1024] = "test-model-load.gguf"; // in the build directory
     for (int i = 0; i < N_REJECTIONS; ++i) {
