@@ -1,6 +1,6 @@
 #include "op-bench.h"
 
-#include "json/json-write.h"
+#include "json-write.h"
 #include "lrnn.h"
 #include "program.h"
 #include "terminal.h"

@@ -1,6 +1,6 @@
 #include "results.h"
 
-#include "json/json-write.h"
+#include "json-write.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 #include "base/error.h"
 #include "base/json-read.h"
-#include "json/json-write.h"
+#include "json-write.h"
 #include "conversation.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 #include "output.h"
 
-#include "json/json-write.h"
+#include "json-write.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -4,7 +4,7 @@
 #include "device-options.h"
 #include "backends.h"
 #include "base/json-read.h"
-#include "json/json-write.h"
+#include "json-write.h"
 #include "load-model.h"
 #include "program.h"
 #include "terminal.h"

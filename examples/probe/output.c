@@ -1,7 +1,7 @@
 #include "output.h"
 
 #include "chart/chart.h"
-#include "json/json-write.h"
+#include "json-write.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "generate/generation.h"
-#include "run/log-softmax.h"
+#include "log-softmax.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "completion-reply.h"
 
-#include "json/json-write.h"
+#include "json-write.h"
 #include "base/unicode.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 #include "reply.h"
 
-#include "json/json-write.h"
+#include "json-write.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // Every request arrives here: access, the table of routes, and the small endpoints.
 
 #include "lrnn.h"
-#include "json/json-write.h"
+#include "json-write.h"
 #include "reply.h"
 #include "server.h"
 

@@ -1,7 +1,7 @@
 #include "state-routes.h"
 
 #include "lrnn.h"
-#include "json/json-write.h"
+#include "json-write.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -14,9 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-//
-// Temporary files of this process
-//
+// ---- Temporary files of this process ------------------------------------------------------------
 
 struct temporary {
     struct temporary * next;
@@ -105,9 +103,7 @@ static bool finish(struct temporary * t, const char * path) {
     return ok;
 }
 
-//
-// Temporary files of processes that were killed
-//
+// ---- Temporary files of processes that were killed ----------------------------------------------
 
 // The process id in "PID.tmp" or "PID-N.tmp", exactly as we write it; 0: another name.
 static pid_t parse_name(const char * text) {
@@ -179,9 +175,7 @@ static void remove_all_stale(const char * path) {
     free(name);
 }
 
-//
-// Files
-//
+// ---- Files --------------------------------------------------------------------------------------
 
 bool atomic_file_may_replace(
         const char * path, const char * magic, const char * kind, struct lrnn_error * err) {

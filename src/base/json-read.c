@@ -45,9 +45,7 @@ bool json_path_parse(const char * text, size_t size, struct json_path * path) {
     return false;
 }
 
-//
-// Strings
-//
+// ---- Strings ------------------------------------------------------------------------------------
 
 // Returns the number after "\u", or −1.
 static int32_t hex4(const char * p, const char * end) {
@@ -137,9 +135,7 @@ bool json_string_is(struct json_value string, const char * text, size_t size) {
     return size == 0;
 }
 
-//
-// The grammar
-//
+// ---- The grammar --------------------------------------------------------------------------------
 
 static bool fail(struct reader * s, const char * what) {
     s->error = (struct json_error) { (size_t) (s->p - s->begin), what };

@@ -2,7 +2,7 @@
 
 // Reading JSON (RFC 8259) in one pass over memory: checks the whole text, strictly, and finds the
 // values at given paths. There is no tree and no allocation; a value points into the text. See
-// examples/json/json-write.h for writing.
+// examples/common/json-write.h for writing.
 //
 // If an object has a key twice, the last one counts, as in most parsers:
 // {"a": {"b": 1}, "a": {}} has no a.b.

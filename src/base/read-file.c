@@ -1,5 +1,6 @@
 #include "base/read-file.h"
 
+#include "base/buffer.h"
 #include "base/error.h"
 
 #include <stdio.h>
@@ -20,14 +21,9 @@ bool read_file(const char * path, char ** data, size_t * size, struct lrnn_error
     }
     // feof: after its end a terminal could be read again
     for (size_t n = 1; ok && n > 0 && !feof(file); *size += n) {
-        if (*size == room) {
-            room = 2 * room + (1 << 16);
-            char * larger = realloc(*data, room);
-            if (larger == NULL) {
-                ok = error_no_memory(err, "%s", name);
-                break;
-            }
-            *data = larger;
+        if (*size == room && !array_grow(data, &room, room + (1 << 16), 1)) {
+            ok = error_no_memory(err, "%s", name);
+            break;
         }
         n = fread(*data + *size, 1, room - *size, file);
         if (ferror(file)) {

@@ -1,15 +1,13 @@
 #include "base/unicode.h"
 
-#include "base/unicode-tables.h"
+#include "base/unicode-tables.inc"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-//
-// UTF-8
-//
+// ---- UTF-8 --------------------------------------------------------------------------------------
 
 // Table 3-7 of the Unicode standard: the number of bytes after the first (−1: invalid) and the
 // range of the second. The ranges exclude overlong forms (E0, F0), surrogates (ED) and code points
@@ -140,9 +138,7 @@ bool utf8_replace(const char * text, size_t len, bool each_byte, struct buffer *
     return true;
 }
 
-//
-// Classes
-//
+// ---- Classes ------------------------------------------------------------------------------------
 
 // The last entry of a sorted table whose key is at most `key`; that of the first entry must be. The
 // key of an entry is (entry >> shift) & mask: in most tables the first code point of a range.

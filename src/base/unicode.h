@@ -10,9 +10,7 @@
 
 #include <stdint.h>
 
-//
-// UTF-8
-//
+// ---- UTF-8 --------------------------------------------------------------------------------------
 
 #define UTF8_REPLACEMENT     "\xEF\xBF\xBD" // U+FFFD
 #define UTF8_REPLACEMENT_LEN 3
@@ -39,9 +37,7 @@ size_t utf8_complete(const char * text, size_t len);
 // subpart. Returns false if out of memory.
 bool utf8_replace(const char * text, size_t len, bool each_byte, struct buffer * out);
 
-//
-// Characters
-//
+// ---- Characters ---------------------------------------------------------------------------------
 
 enum char_class {
     CHAR_CLASS_OTHER = 0,

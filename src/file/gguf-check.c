@@ -54,9 +54,7 @@ const char * gguf_index_type_name(enum gguf_type type) {
     return (unsigned) type < GGUF_TYPE_COUNT ? VALUE_TYPES[type].name : NULL;
 }
 
-//
-// Cursor
-//
+// ---- Cursor -------------------------------------------------------------------------------------
 
 struct cursor {
     const char *        file;
@@ -67,18 +65,12 @@ struct cursor {
     struct lrnn_error * err;
 };
 
-#ifdef __GNUC__
-__attribute__((format(printf, 2, 3)))
-#endif
-static bool
-reject(const struct cursor * c, const char * fmt, ...) {
-    char    text[512];
+ERROR_PRINTF(2, 3) static bool reject(const struct cursor * c, const char * fmt, ...) {
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
+    error_set_args(c->err, LRNN_ERROR_BAD_MODEL, fmt, args);
     va_end(args);
-    error_bad_model(c->err, "%s: %s", c->file, text);
-    return false;
+    return error_prefix(c->err, "%s", c->file);
 }
 
 static size_t left(const struct cursor * c) {
@@ -151,9 +143,7 @@ static bool reserve(const struct cursor * c, void ** list, size_t * cap, size_t 
     return array_grow(list, cap, n + 1, size) || reject(c, "out of memory at %s", c->where);
 }
 
-//
-// Names
-//
+// ---- Names --------------------------------------------------------------------------------------
 
 static int compare_names(const void * a, const void * b) {
     return slice_compare(
@@ -174,7 +164,7 @@ static bool sort_names(
 }
 
 size_t gguf_index_find(const struct gguf_index_name * names, size_t n, const char * name) {
-    const struct slice text = { name, strlen(name) };
+    const struct slice text = slice_of(name);
     size_t             first = 0;
     while (n > 0) { // invariant: if the name exists, it is in names[first .. first + n − 1]
         const size_t half = n / 2;
@@ -192,9 +182,7 @@ size_t gguf_index_find(const struct gguf_index_name * names, size_t n, const cha
     return SIZE_MAX;
 }
 
-//
-// Keys
-//
+// ---- Keys ---------------------------------------------------------------------------------------
 
 static bool read_strings(struct cursor * c, struct model_key * key) {
     if (key->is_array && key->n > 0) { // read_value has checked that n · 8 bytes are left
@@ -313,13 +301,7 @@ static bool read_alignment(const struct cursor * c, struct gguf_index * g) {
     return true;
 }
 
-//
-// Tensors
-//
-
-static struct slice tensor_name(const struct model_tensor * t) {
-    return (struct slice) { t->name, strlen(t->name) };
-}
+// ---- Tensors ------------------------------------------------------------------------------------
 
 // bytes = ne0 / block · ne1 · ne2 · ne3 · bytes per block. Bytes and elements must not overflow.
 static bool tensor_size(const struct cursor * c, struct model_tensor * t, uint32_t type) {
@@ -419,7 +401,7 @@ static bool read_tensors(struct cursor * c, struct gguf_index * g, uint64_t n) {
         return reject(c, "out of memory for the names of %zu tensors", g->n_tensors);
     }
     for (size_t i = 0; i < g->n_tensors; ++i) {
-        g->tensor_names[i] = (struct gguf_index_name) { tensor_name(&g->tensors[i]), i };
+        g->tensor_names[i] = (struct gguf_index_name) { slice_of(g->tensors[i].name), i };
     }
     return sort_names(c, "tensor", g->tensor_names, g->n_tensors);
 }
@@ -436,7 +418,7 @@ static bool place_tensors(const struct cursor * c, struct gguf_index * g) {
     for (size_t i = 0; i < g->n_tensors; ++i) {
         struct model_tensor * t = &g->tensors[i];
         char                  quoted[80];
-        slice_quote(quoted, sizeof(quoted), tensor_name(t));
+        slice_quote(quoted, sizeof(quoted), slice_of(t->name));
         if (t->offset % g->alignment != 0) {
             return reject(c,
                     "tensor %s starts at offset %zu of the data; expected a multiple of the "
@@ -464,9 +446,7 @@ static bool place_tensors(const struct cursor * c, struct gguf_index * g) {
     return true;
 }
 
-//
-// File
-//
+// ---- File ---------------------------------------------------------------------------------------
 
 static bool read_header(struct cursor * c, uint64_t * n_keys, uint64_t * n_tensors) {
     unsigned char magic[4];

@@ -106,9 +106,7 @@ bool imatrix_weights(const struct imatrix_entry * e, int64_t matrix, float * wei
     return true;
 }
 
-//
-// File
-//
+// ---- File ---------------------------------------------------------------------------------------
 
 static struct ggml_tensor * to_tensor(struct ggml_context * ctx, const char * name,
         const char * suffix, const double * values, int64_t ne0, int64_t ne1) {

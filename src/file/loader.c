@@ -43,9 +43,7 @@ void * loader_alloc(struct loader * l, size_t size) {
     return p;
 }
 
-//
-// Keys
-//
+// ---- Keys ---------------------------------------------------------------------------------------
 
 const char * loader_key(struct loader * l, const char * name) {
     char * key = l->keys[l->n_keys++ % 4];

@@ -7,6 +7,7 @@
 
 #include "lrnn.h"
 #include "base/arena.h"
+#include "base/error.h"
 #include "file/model-file.h"
 
 struct loader {
@@ -23,11 +24,7 @@ struct loader {
 };
 
 // Reports an error, unless there is one already. Returns false.
-bool loader_fail(struct loader * l, const char * fmt, ...)
-#ifdef __GNUC__
-        __attribute__((format(printf, 2, 3)))
-#endif
-        ;
+bool loader_fail(struct loader * l, const char * fmt, ...) ERROR_PRINTF(2, 3);
 
 // The same for memory: "out of memory for <n> <what>".
 bool loader_no_memory(struct loader * l, size_t n, const char * what);

@@ -24,9 +24,7 @@ struct model_file {
     struct gguf_index gguf;
 };
 
-//
-// Opening
-//
+// ---- Opening ------------------------------------------------------------------------------------
 
 struct model_file * model_file_from_memory(
         const char * name, const void * data, size_t size, struct lrnn_error * err) {
@@ -152,9 +150,7 @@ uint64_t model_file_identity(const struct model_file * f) {
     return h;
 }
 
-//
-// Elements
-//
+// ---- Elements -----------------------------------------------------------------------------------
 
 int64_t model_key_int(const struct model_key * key, size_t i) {
     if (i >= key->n) {
@@ -213,9 +209,7 @@ struct slice model_key_text(const struct model_key * key, size_t i) {
     return (struct slice) { p + sizeof(n), (size_t) n };
 }
 
-//
-// Keys
-//
+// ---- Keys ---------------------------------------------------------------------------------------
 
 size_t model_file_n_keys(const struct model_file * f) {
     return f->gguf.n_keys;
@@ -229,17 +223,15 @@ const struct model_key * model_file_find_key(const struct model_file * f, const 
     return model_file_key(f, gguf_index_find(f->gguf.key_names, f->gguf.n_keys, key));
 }
 
-#ifdef __GNUC__
-__attribute__((format(printf, 4, 5)))
-#endif
-static enum key_status
-bad(const struct model_file * f, const char * key, struct lrnn_error * err, const char * fmt, ...) {
-    char    text[512];
-    va_list args;
+ERROR_PRINTF(4, 5)
+static enum key_status bad(const struct model_file * f, const char * key, struct lrnn_error * err,
+        const char * fmt, ...) {
+    struct lrnn_error why;
+    va_list           args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
+    error_set_args(&why, LRNN_ERROR_BAD_MODEL, fmt, args);
     va_end(args);
-    error_bad_model(err, "%s: key '%s' %s", f->path, key, text);
+    error_bad_model(err, "%s: key '%s' %s", f->path, key, why.text);
     return KEY_BAD;
 }
 
@@ -413,9 +405,7 @@ enum key_status model_file_choice(const struct model_file * f, const char * key,
             list);
 }
 
-//
-// Tensors
-//
+// ---- Tensors ------------------------------------------------------------------------------------
 
 size_t model_file_n_tensors(const struct model_file * f) {
     return f->gguf.n_tensors;

@@ -65,9 +65,7 @@ const char * model_file_warning(const struct model_file * f);              // NU
 // Reading all data would take too long. This detects mistakes, not attacks.
 uint64_t model_file_identity(const struct model_file * f);
 
-//
-// Keys
-//
+// ---- Keys ---------------------------------------------------------------------------------------
 
 // ABSENT and BAD set `err` and leave `value` unchanged, so that it can hold a default.
 enum key_status {
@@ -119,9 +117,7 @@ const struct model_key * model_file_key(const struct model_file * f, size_t i);
 const struct model_key * model_file_find_key(
         const struct model_file * f, const char * key); // NULL if absent
 
-//
-// Tensors
-//
+// ---- Tensors ------------------------------------------------------------------------------------
 
 // Tensors in the order of the file.
 size_t model_file_n_tensors(const struct model_file * f);
@@ -143,9 +139,7 @@ int64_t model_tensor_outside(
 // Returns false if some tensor is not marked as used; `err` names the first ones.
 bool model_file_all_used(const struct model_file * f, struct lrnn_error * err);
 
-//
-// The check of the bytes of a file (gguf-check.c)
-//
+// ---- The check of the bytes of a file (gguf-check.c) --------------------------------------------
 
 // An entry of a sorted list of names, for lookups.
 struct gguf_index_name {

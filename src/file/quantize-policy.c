@@ -9,9 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-//
-// Types
-//
+// ---- Types --------------------------------------------------------------------------------------
 
 // The one list of quantization types. Help texts, error messages and the report read it through
 // lrnn_quantize_type.
@@ -85,9 +83,7 @@ static enum ggml_type fitting(enum ggml_type type, int64_t n_per_row) {
     return type;
 }
 
-//
-// Roles
-//
+// ---- Roles --------------------------------------------------------------------------------------
 
 // names without "blk.N." and ".weight"
 static const char * const MATRICES[] = {
@@ -149,9 +145,7 @@ enum quantize_role quantize_role_of(const char * name) {
                    : QUANTIZE_VECTOR;
 }
 
-//
-// Overrides
-//
+// ---- Overrides ----------------------------------------------------------------------------------
 
 struct override {
     char *         text;

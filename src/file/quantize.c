@@ -13,9 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-//
-// Plan
-//
+// ---- Plan ---------------------------------------------------------------------------------------
 
 static int64_t n_matrices_of(const struct model_tensor * t) {
     return t->ne[2] * t->ne[3];
@@ -122,9 +120,7 @@ struct lrnn_quantize_tensor quantize_describe(const struct quantize_tensor * t) 
     };
 }
 
-//
-// One tensor
-//
+// ---- One tensor ---------------------------------------------------------------------------------
 
 // Threads take the rows in pieces of about this many values. Each piece has its own sums, which are
 // added in order, so that the result does not depend on which thread took which piece.
@@ -307,9 +303,7 @@ static bool quantize_one(struct quantize_tensor * t, const char * path, int n_th
     return true;
 }
 
-//
-// File
-//
+// ---- File ---------------------------------------------------------------------------------------
 
 // The metadata of the source with the new types, and keys that describe the quantization.
 static struct gguf_context * make_metadata(const struct quantize_plan * plan,

@@ -7,6 +7,7 @@
 
 #include "generate/draft.h"
 
+#include "base/buffer.h"
 #include "base/error.h"
 
 #include <stdlib.h>
@@ -20,7 +21,8 @@ enum {
 struct draft {
     int32_t   n_max;
     int32_t * text; // the tokens so far
-    int64_t   n, room;
+    int64_t   n;
+    size_t    room;
 
     int32_t length;               // of the next draft, at most
     int32_t last[LRNN_DRAFT_MAX]; // the last draft
@@ -67,15 +69,9 @@ static void judge(struct draft * d, int32_t token) {
 
 void draft_accept(struct draft * d, int32_t token) {
     judge(d, token);
-    if (d->n == d->room) {
-        const int64_t room = 2 * d->room + 1024;
-        int32_t *     text = realloc(d->text, (size_t) room * sizeof(*text));
-        if (text == NULL) { // a draft is never necessary: forget the text
-            d->n = 0;
-            return;
-        }
-        d->text = text;
-        d->room = room;
+    if (!array_grow(&d->text, &d->room, (size_t) d->n + 1, sizeof(*d->text))) {
+        d->n = 0; // a draft is never necessary: forget the text
+        return;
     }
     d->text[d->n++] = token;
 }

@@ -125,9 +125,7 @@ static void clear_output(struct lrnn_generation * g) {
     g->text.n = 0;
 }
 
-//
-// The prompt
-//
+// ---- The prompt ---------------------------------------------------------------------------------
 
 bool generation_begin(struct lrnn_generation * g, const int32_t * tokens, int64_t n_tokens,
         bool follows, struct lrnn_error * err) {
@@ -195,9 +193,7 @@ bool lrnn_generation_prompt(struct lrnn_generation * g, const int32_t * tokens, 
     return generation_begin(g, tokens, n_tokens, follows, err);
 }
 
-//
-// Text
-//
+// ---- Text ---------------------------------------------------------------------------------------
 
 static bool is_end(const struct lrnn_generation * g, int32_t token) {
     return !g->params.ignore_eos &&
@@ -308,9 +304,7 @@ static bool take_rows(struct lrnn_generation * g, int64_t row, struct lrnn_error
     return settle(g, g->n_next - 1 - right, last, is_fed, err);
 }
 
-//
-// Steps
-//
+// ---- Steps --------------------------------------------------------------------------------------
 
 bool generation_input(struct lrnn_generation * g, int64_t n_max, struct lrnn_input * input) {
     const int64_t left = g->n_prompt - g->n_fed;

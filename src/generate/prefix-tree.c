@@ -31,9 +31,7 @@ struct prefix_tree * prefix_tree_new(size_t max_bytes) {
     return tree;
 }
 
-//
-// Nodes
-//
+// ---- Nodes --------------------------------------------------------------------------------------
 
 static size_t edge_bytes(int64_t n) {
     return (size_t) n * sizeof(int32_t);
@@ -96,9 +94,7 @@ static int64_t common(const struct node * node, const int32_t * tokens, int64_t 
     return i;
 }
 
-//
-// The list of states, by their last use
-//
+// ---- The list of states, by their last use ------------------------------------------------------
 
 static void unlink_state(struct prefix_tree * tree, struct node * node) {
     *(node->newer != NULL ? &node->newer->older : &tree->newest) = node->older;
@@ -166,9 +162,7 @@ void prefix_tree_free(struct prefix_tree * tree) {
     free(tree);
 }
 
-//
-// Search
-//
+// ---- Search -------------------------------------------------------------------------------------
 
 // The deepest node with a state of a rank on the path of the tokens, and its depth in tokens.
 static struct node * deepest(const struct prefix_tree * tree, const int32_t * tokens, int64_t n,
@@ -229,9 +223,7 @@ int64_t prefix_tree_find(struct prefix_tree * tree, const int32_t * tokens, int6
     return length;
 }
 
-//
-// Insertion
-//
+// ---- Insertion ----------------------------------------------------------------------------------
 
 // Splits the edge of a node after n tokens and returns the new node in the middle.
 static struct node * split(struct prefix_tree * tree, struct node * node, int64_t n) {
@@ -318,9 +310,7 @@ struct prefix_tree_stats prefix_tree_get_stats(const struct prefix_tree * tree) 
     return tree->stats;
 }
 
-//
-// States of sequences: their size, their bytes, the extra bytes
-//
+// ---- States of sequences: their size, their bytes, the extra bytes ------------------------------
 
 static char * allocate(size_t state_size, size_t n_extra, size_t * size) {
     *size = sizeof(state_size) + state_size + n_extra;

@@ -23,7 +23,7 @@ struct delta_net {
 };
 
 struct delta_net_layer {
-    struct conv_proj     q, k, v;
+    struct qkv           in;
     struct ggml_tensor * beta; // [D, H] or NULL
     struct readout       readout;
 };
@@ -31,9 +31,7 @@ struct delta_net_layer {
 static bool load(struct loader * l) {
     struct delta_net * f = l->model->shared;
 
-    f->H = loader_int(l, "lrnn.head_count", 1, 4096);
-    f->K = loader_int(l, "lrnn.key_length", 1, 65536);
-    f->P = loader_int(l, "lrnn.value_length", 1, 65536);
+    heads_load(l, &f->H, &f->K, &f->P);
     f->W = conv_width_load(l);
     f->beta = loader_bool_or(l, "lrnn.beta", true);
     f->activation = (enum activation) loader_word(l, "lrnn.qk_activation", ACTIVATIONS);
@@ -51,9 +49,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const int64_t            D = l->model->n_embd;
 
     loader_recurrence(l, layer, f->H, f->K, f->P, 0);
-    conv_proj_load(l, il, layer, "attn_q.weight", "q", f->W, f->H * f->K, &w->q);
-    conv_proj_load(l, il, layer, "attn_k.weight", "k", f->W, f->H * f->K, &w->k);
-    conv_proj_load(l, il, layer, "attn_v.weight", "v", f->W, f->H * f->P, &w->v);
+    qkv_load(l, il, layer, f->W, f->H * f->K, f->H * f->K, f->H * f->P, &w->in);
     if (f->beta) {
         w->beta = loader_tensor_2d(l, il, "ssm_beta.weight", TENSOR_REQUIRED, D, f->H);
     }
@@ -90,10 +86,10 @@ static struct ggml_tensor * mix(
     const enum ggml_short_conv_activation conv =
             f->activation == ACTIVATION_SILU ? GGML_SHORT_CONV_SILU : GGML_SHORT_CONV_NONE;
 
-    struct ggml_tensor * q = activate(g, f, conv_proj_build(g, &w->q, conv, x)); // [K, H, 1, T]
-    struct ggml_tensor * k = activate(g, f, conv_proj_build(g, &w->k, conv, x)); // [K, H, 1, T]
-    struct ggml_tensor * v = conv_proj_build(g, &w->v, GGML_SHORT_CONV_SILU, x); // [H·P, T]
-    struct ggml_tensor * beta = build_beta(g, w, x);                             // [H, T]
+    struct ggml_tensor * q = activate(g, f, conv_proj_build(g, &w->in.q, conv, x)); // [K, H, 1, T]
+    struct ggml_tensor * k = activate(g, f, conv_proj_build(g, &w->in.k, conv, x)); // [K, H, 1, T]
+    struct ggml_tensor * v = conv_proj_build(g, &w->in.v, GGML_SHORT_CONV_SILU, x); // [H·P, T]
+    struct ggml_tensor * beta = build_beta(g, w, x);                                // [H, T]
 
     const struct ggml_householder_scan_args args = {
         .q = q,

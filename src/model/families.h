@@ -13,9 +13,7 @@
 #include "model/load-tensors.h"
 #include "model/graph.h"
 
-//
-// families.c
-//
+// ---- families.c ---------------------------------------------------------------------------------
 
 // Every family, by its name in lrnn.family. Its file defines family_<name>.
 #define FAMILIES(X)        \
@@ -90,9 +88,7 @@ const struct family * family_find(const char * name, bool llama_cpp);
 // The names of all families, or the architectures of llama.cpp: "mamba, mamba2, qwen35, ...".
 void family_names(bool llama_cpp, char * text, size_t size);
 
-//
-// layer.c: layers of all kinds
-//
+// ---- layer.c: layers of all kinds ---------------------------------------------------------------
 
 // What the layers of a model have, before their tensors are read.
 bool layer_kinds_load(struct loader * l);
@@ -109,9 +105,7 @@ enum layer_style { LAYER_STYLE_PRE_NORM, LAYER_STYLE_OLMO_HYBRID };
 
 enum layer_style layer_style_load(struct loader * l);
 
-//
-// mlp.c: the MLP of a layer, x [D, T] → [D, T]
-//
+// ---- mlp.c: the MLP of a layer, x [D, T] → [D, T] -----------------------------------------------
 struct mlp {
     struct ggml_tensor *gate, *gate_b; // [D, F], [F] or NULL; ReLU²: NULL
     struct ggml_tensor *up, *up_b;     // [D, F], [F] or NULL
@@ -121,9 +115,7 @@ struct mlp {
 bool mlp_load(struct loader * l, int32_t il, const struct layer * layer, struct mlp * mlp);
 struct ggml_tensor * mlp_build(struct graph * g, const struct mlp * mlp, struct ggml_tensor * x);
 
-//
-// moe.c: a mixture of experts, x [D, T] → [D, T]; gated: SwiGLU, otherwise ReLU²
-//
+// ---- moe.c: a mixture of experts, x [D, T] → [D, T]; gated: SwiGLU, otherwise ReLU² -------------
 enum router_feature {             // of files of llama.cpp that do not say it
     ROUTER_SIGMOID = 1 << 0,      // otherwise softmax
     ROUTER_UNNORMALIZED = 1 << 1, // the weights of the chosen experts do not add up to 1
@@ -132,9 +124,7 @@ enum router_feature {             // of files of llama.cpp that do not say it
 struct moe * moe_load(struct loader * l, int32_t il, const struct layer * layer, bool gated);
 struct ggml_tensor * moe_build(struct graph * g, const struct moe * moe, struct ggml_tensor * x);
 
-//
-// layer-parts.c: a projection with its short convolution, y = f(conv(W x))
-//
+// ---- layer-parts.c: a projection with its short convolution, y = f(conv(W x)) -------------------
 struct conv_proj {
     struct ggml_tensor * proj;  // [D, channels]
     struct ggml_tensor * conv;  // [W, channels], NULL: none
@@ -145,9 +135,20 @@ struct conv_proj {
 // lrnn.conv_width: 0 for none, at least 2 otherwise.
 int64_t conv_width_load(struct loader * l);
 
+// lrnn.head_count, lrnn.key_length and lrnn.value_length
+void heads_load(struct loader * l, int64_t * H, int64_t * K, int64_t * P);
+
 // Reads the projection `weight` ("attn_q.weight") and the convolution "ssm_conv1d_<name>.weight".
 bool conv_proj_load(struct loader * l, int32_t il, struct layer * layer, const char * weight,
         const char * name, int64_t width, int64_t channels, struct conv_proj * proj);
+
+// The projections attn_q, attn_k and attn_v, with n_q, n_k and n_v channels
+struct qkv {
+    struct conv_proj q, k, v;
+};
+
+void qkv_load(struct loader * l, int32_t il, struct layer * layer, int64_t width, int64_t n_q,
+        int64_t n_k, int64_t n_v, struct qkv * qkv);
 
 // x [D, T] → [channels, T]
 struct ggml_tensor * conv_proj_build(struct graph * g, const struct conv_proj * proj,
@@ -160,9 +161,20 @@ struct ggml_tensor * columns(struct graph * g, struct ggml_tensor * x, int64_t f
 struct ggml_tensor * lerp(
         struct graph * g, struct ggml_tensor * h, struct ggml_tensor * d, struct ggml_tensor * mu);
 
-//
-// The activation of q and k: the words of lrnn.qk_activation and lrnn.feature_map
-//
+// A map of low rank: up (down x) + bias, x [D, T] → [out, T]
+struct low_rank {
+    struct ggml_tensor * down; // [D, r]
+    struct ggml_tensor * up;   // [r, out]
+    struct ggml_tensor * bias; // [out] or NULL
+};
+
+// Reads the tensors with these names; that of the bias may be NULL.
+void low_rank_load(struct loader * l, int32_t il, const char * down, const char * up,
+        const char * bias, int64_t out, int need, struct low_rank * map);
+struct ggml_tensor * low_rank_build(
+        struct graph * g, const struct low_rank * map, struct ggml_tensor * x);
+
+// ---- The activation of q and k: the words of lrnn.qk_activation and lrnn.feature_map ------------
 enum activation {
     ACTIVATION_IDENTITY,
     ACTIVATION_RELU,
@@ -220,9 +232,7 @@ struct ggml_tensor * readout_build(struct graph * g, const struct readout * read
 struct ggml_tensor * readout_build_gated(struct graph * g, const struct readout * readout,
         struct ggml_tensor * o, struct ggml_tensor * gate);
 
-//
-// attention.c: the attention layers of hybrids and of the Transformer
-//
+// ---- attention.c: the attention layers of hybrids and of the Transformer ------------------------
 enum attention_feature { // of files of llama.cpp
     ATTENTION_ROPE = 1 << 0,
     ATTENTION_QK_NORM = 1 << 1, // q and k normalized per head

@@ -18,7 +18,7 @@ struct gdn {
 };
 
 struct gdn_layer {
-    struct conv_proj     q, k, v;
+    struct qkv           in;
     struct ggml_tensor * beta; // [D, HV]
     struct head_gate     gate; // [D, HV], [HV], [HV]
     struct readout       readout;
@@ -27,10 +27,8 @@ struct gdn_layer {
 static bool load(struct loader * l) {
     struct gdn * f = l->model->shared;
 
-    f->H = loader_int(l, "lrnn.head_count", 1, 4096);
+    heads_load(l, &f->H, &f->K, &f->P);
     f->HV = loader_int_or(l, "lrnn.head_count_value", 1, 4096, f->H);
-    f->K = loader_int(l, "lrnn.key_length", 1, 65536);
-    f->P = loader_int(l, "lrnn.value_length", 1, 65536);
     f->W = conv_width_load(l);
     f->gate = (enum output_gate) loader_word(l, "lrnn.output_gate", OUTPUT_GATES);
     f->eps = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
@@ -46,9 +44,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const int64_t      D = l->model->n_embd;
 
     loader_recurrence(l, layer, f->HV, f->K, f->P, 0);
-    conv_proj_load(l, il, layer, "attn_q.weight", "q", f->W, f->H * f->K, &w->q);
-    conv_proj_load(l, il, layer, "attn_k.weight", "k", f->W, f->H * f->K, &w->k);
-    conv_proj_load(l, il, layer, "attn_v.weight", "v", f->W, f->HV * f->P, &w->v);
+    qkv_load(l, il, layer, f->W, f->H * f->K, f->H * f->K, f->HV * f->P, &w->in);
     w->beta = loader_tensor_2d(l, il, "ssm_beta.weight", TENSOR_REQUIRED, D, f->HV);
     head_gate_load(l, il, f->HV, &w->gate);
     readout_load(l, il, f->HV, f->P, TENSOR_REQUIRED, f->eps, f->gate, &w->readout);
@@ -61,11 +57,11 @@ static struct ggml_tensor * mix(
     const struct gdn_layer * w = layer->weights;
     const int64_t            T = g->n_tokens;
 
-    struct ggml_tensor * q = conv_proj_build(g, &w->q, GGML_SHORT_CONV_SILU, x);  // [H·K, T]
-    struct ggml_tensor * k = conv_proj_build(g, &w->k, GGML_SHORT_CONV_SILU, x);  // [H·K, T]
-    struct ggml_tensor * v = conv_proj_build(g, &w->v, GGML_SHORT_CONV_SILU, x);  // [HV·P, T]
-    struct ggml_tensor * beta = graph_beta(g, graph_linear(g, w->beta, NULL, x)); // [HV, T]
-    struct ggml_tensor * gate = head_gate_build(g, &w->gate, x);                  // [HV, T]
+    struct ggml_tensor * q = conv_proj_build(g, &w->in.q, GGML_SHORT_CONV_SILU, x); // [H·K, T]
+    struct ggml_tensor * k = conv_proj_build(g, &w->in.k, GGML_SHORT_CONV_SILU, x); // [H·K, T]
+    struct ggml_tensor * v = conv_proj_build(g, &w->in.v, GGML_SHORT_CONV_SILU, x); // [HV·P, T]
+    struct ggml_tensor * beta = graph_beta(g, graph_linear(g, w->beta, NULL, x));   // [HV, T]
+    struct ggml_tensor * gate = head_gate_build(g, &w->gate, x);                    // [HV, T]
 
     const struct ggml_householder_scan_args args = {
         .q = graph_l2_norm(g, ggml_reshape_4d(g->ctx, q, f->K, f->H, 1, T), 1e-6f),

@@ -24,7 +24,7 @@ struct delta_product {
 };
 
 struct delta_product_layer {
-    struct conv_proj     q, k, v;
+    struct qkv           in;
     struct ggml_tensor * beta; // [D, n·H]
     struct head_gate     gate; // [D, H], [H], [H]; or none
     struct readout       readout;
@@ -33,9 +33,7 @@ struct delta_product_layer {
 static bool load(struct loader * l) {
     struct delta_product * f = l->model->shared;
 
-    f->H = loader_int(l, "lrnn.head_count", 1, 4096);
-    f->K = loader_int(l, "lrnn.key_length", 1, 65536);
-    f->P = loader_int(l, "lrnn.value_length", 1, 65536);
+    heads_load(l, &f->H, &f->K, &f->P);
     f->W = conv_width_load(l);
     f->n = loader_int(l, "lrnn.householder_count", 1, 256);
     f->gated = loader_word(l, "lrnn.gate", GATES) == 1;
@@ -53,9 +51,8 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const int64_t                D = l->model->n_embd;
 
     loader_recurrence(l, layer, f->H, f->K, f->P, 0);
-    conv_proj_load(l, il, layer, "attn_q.weight", "q", f->W, f->H * f->K, &w->q);
-    conv_proj_load(l, il, layer, "attn_k.weight", "k", f->W, f->n * f->H * f->K, &w->k);
-    conv_proj_load(l, il, layer, "attn_v.weight", "v", f->W, f->n * f->H * f->P, &w->v);
+    const int64_t nH = f->n * f->H;
+    qkv_load(l, il, layer, f->W, f->H * f->K, nH * f->K, nH * f->P, &w->in);
     w->beta = loader_tensor_2d(l, il, "ssm_beta.weight", TENSOR_REQUIRED, D, f->n * f->H);
     if (f->gated) {
         head_gate_load(l, il, f->H, &w->gate);
@@ -70,11 +67,11 @@ static struct ggml_tensor * mix(
     const struct delta_product_layer * w = layer->weights;
     const int64_t                      T = g->n_tokens;
 
-    struct ggml_tensor * q = conv_proj_build(g, &w->q, GGML_SHORT_CONV_SILU, x);  // [H·K, T]
-    struct ggml_tensor * k = conv_proj_build(g, &w->k, GGML_SHORT_CONV_SILU, x);  // [n·H·K, T]
-    struct ggml_tensor * v = conv_proj_build(g, &w->v, GGML_SHORT_CONV_SILU, x);  // [n·H·P, T]
-    struct ggml_tensor * beta = graph_beta(g, graph_linear(g, w->beta, NULL, x)); // [n·H, T]
-    struct ggml_tensor * gate = NULL;                                             // [1, H, 1, T]
+    struct ggml_tensor * q = conv_proj_build(g, &w->in.q, GGML_SHORT_CONV_SILU, x); // [H·K, T]
+    struct ggml_tensor * k = conv_proj_build(g, &w->in.k, GGML_SHORT_CONV_SILU, x); // [n·H·K, T]
+    struct ggml_tensor * v = conv_proj_build(g, &w->in.v, GGML_SHORT_CONV_SILU, x); // [n·H·P, T]
+    struct ggml_tensor * beta = graph_beta(g, graph_linear(g, w->beta, NULL, x));   // [n·H, T]
+    struct ggml_tensor * gate = NULL;                                               // [1, H, 1, T]
     if (f->gated) {
         gate = graph_heads(g, head_gate_build(g, &w->gate, x), 1, f->H, 1);
     }

@@ -22,19 +22,16 @@ struct gla {
 };
 
 struct gla_layer {
-    struct conv_proj     q, k, v;
-    struct ggml_tensor * f_a, *f_b; // [D, R], [R, HK·K]
-    struct ggml_tensor * f_bias;    // [HK·K] or NULL
-    struct readout       readout;
+    struct qkv      in;
+    struct low_rank f; // out = HK·K
+    struct readout  readout;
 };
 
 static bool load(struct loader * l) {
     struct gla * f = l->model->shared;
 
-    f->H = loader_int(l, "lrnn.head_count", 1, 4096);
+    heads_load(l, &f->H, &f->K, &f->P);
     f->HK = loader_int_or(l, "lrnn.head_count_kv", 1, 4096, f->H);
-    f->K = loader_int(l, "lrnn.key_length", 1, 65536);
-    f->P = loader_int(l, "lrnn.value_length", 1, 65536);
     f->W = conv_width_load(l);
     f->feature_map = (enum activation) loader_word_or(
             l, "lrnn.feature_map", ACTIVATIONS, ACTIVATION_IDENTITY);
@@ -48,16 +45,12 @@ static bool load(struct loader * l) {
 static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct gla * f = l->model->shared;
     struct gla_layer * w = layer->weights;
-    const int64_t      D = l->model->n_embd;
 
     loader_recurrence(l, layer, f->H, f->K, f->P, 0);
-    conv_proj_load(l, il, layer, "attn_q.weight", "q", f->W, f->H * f->K, &w->q);
-    conv_proj_load(l, il, layer, "attn_k.weight", "k", f->W, f->HK * f->K, &w->k);
-    conv_proj_load(l, il, layer, "attn_v.weight", "v", f->W, f->HK * f->P, &w->v);
-    w->f_a = loader_tensor_2d(l, il, "ssm_f_a.weight", TENSOR_REQUIRED, D, 0);
-    w->f_b = loader_tensor_2d(l, il, "ssm_f_b.weight", TENSOR_REQUIRED,
-            w->f_a != NULL ? w->f_a->ne[1] : 0, f->HK * f->K);
-    w->f_bias = loader_tensor_1d(l, il, "ssm_f_b.bias", TENSOR_F32 | TENSOR_OPTIONAL, f->HK * f->K);
+    qkv_load(l, il, layer, f->W, f->H * f->K, f->HK * f->K, f->HK * f->P, &w->in);
+    low_rank_load(
+            l, il, "ssm_f_a.weight", "ssm_f_b.weight", NULL, f->HK * f->K, TENSOR_REQUIRED, &w->f);
+    w->f.bias = loader_tensor_1d(l, il, "ssm_f_b.bias", TENSOR_F32 | TENSOR_OPTIONAL, f->HK * f->K);
     readout_load(l, il, f->H, f->P, TENSOR_OPTIONAL, f->eps, f->gate, &w->readout);
     return !l->failed;
 }
@@ -73,13 +66,14 @@ static struct ggml_tensor * mix(
     const struct gla *       f = g->model->shared;
     const struct gla_layer * w = layer->weights;
 
-    struct ggml_tensor * q = activation_build(g, f->feature_map, project(g, &w->q, x)); // [H·K, T]
-    struct ggml_tensor * k = activation_build(g, f->feature_map, project(g, &w->k, x)); // [HK·K, T]
-    struct ggml_tensor * v = project(g, &w->v, x);                                      // [HK·P, T]
+    struct ggml_tensor * q =
+            activation_build(g, f->feature_map, project(g, &w->in.q, x)); // [H·K, T]
+    struct ggml_tensor * k =
+            activation_build(g, f->feature_map, project(g, &w->in.k, x)); // [HK·K, T]
+    struct ggml_tensor * v = project(g, &w->in.v, x);                     // [HK·P, T]
 
     // log α = logσ(f) / normalizer = −softplus(−f) / normalizer
-    struct ggml_tensor * gate =
-            graph_linear(g, w->f_b, w->f_bias, graph_linear(g, w->f_a, NULL, x)); // [HK·K, T]
+    struct ggml_tensor * gate = low_rank_build(g, &w->f, x); // [HK·K, T]
     gate = ggml_scale(g->ctx, ggml_softplus(g->ctx, ggml_neg(g->ctx, gate)), -1.0f / f->normalizer);
     if (f->clamp_min > -INFINITY) {
         gate = ggml_clamp(g->ctx, gate, f->clamp_min, 0.0f);

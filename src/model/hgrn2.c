@@ -26,9 +26,7 @@ struct hgrn2_layer {
 static bool load(struct loader * l) {
     struct hgrn2 * f = l->model->shared;
 
-    f->H = loader_int(l, "lrnn.head_count", 1, 4096);
-    f->K = loader_int(l, "lrnn.key_length", 1, 65536);
-    f->P = loader_int(l, "lrnn.value_length", 1, 65536);
+    heads_load(l, &f->H, &f->K, &f->P);
     f->W = conv_width_load(l);
     f->eps = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
     return !l->failed;

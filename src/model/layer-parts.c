@@ -4,9 +4,7 @@
 
 #include <stdio.h>
 
-//
-// Projection with short convolution
-//
+// ---- Projection with short convolution ----------------------------------------------------------
 
 int64_t conv_width_load(struct loader * l) {
     const int64_t width = loader_int(l, "lrnn.conv_width", 0, 64);
@@ -14,6 +12,12 @@ int64_t conv_width_load(struct loader * l) {
         loader_fail(l, "key 'lrnn.conv_width' is 1; expected 0 or 2 to 64");
     }
     return width;
+}
+
+void heads_load(struct loader * l, int64_t * H, int64_t * K, int64_t * P) {
+    *H = loader_int(l, "lrnn.head_count", 1, 4096);
+    *K = loader_int(l, "lrnn.key_length", 1, 65536);
+    *P = loader_int(l, "lrnn.value_length", 1, 65536);
 }
 
 bool conv_proj_load(struct loader * l, int32_t il, struct layer * layer, const char * weight,
@@ -30,10 +34,31 @@ bool conv_proj_load(struct loader * l, int32_t il, struct layer * layer, const c
     return !l->failed;
 }
 
+void qkv_load(struct loader * l, int32_t il, struct layer * layer, int64_t width, int64_t n_q,
+        int64_t n_k, int64_t n_v, struct qkv * qkv) {
+    conv_proj_load(l, il, layer, "attn_q.weight", "q", width, n_q, &qkv->q);
+    conv_proj_load(l, il, layer, "attn_k.weight", "k", width, n_k, &qkv->k);
+    conv_proj_load(l, il, layer, "attn_v.weight", "v", width, n_v, &qkv->v);
+}
+
 struct ggml_tensor * conv_proj_build(struct graph * g, const struct conv_proj * proj,
         enum ggml_short_conv_activation activation, struct ggml_tensor * x) {
     return graph_conv(g, proj->state, proj->conv, proj->bias, activation,
             graph_linear(g, proj->proj, NULL, x));
+}
+
+void low_rank_load(struct loader * l, int32_t il, const char * down, const char * up,
+        const char * bias, int64_t out, int need, struct low_rank * map) {
+    map->down = loader_tensor_2d(l, il, down, need, l->model->n_embd, 0);
+    map->up = loader_tensor_2d(l, il, up, need, map->down != NULL ? map->down->ne[1] : 0, out);
+    if (bias != NULL) {
+        map->bias = loader_tensor_1d(l, il, bias, TENSOR_F32 | need, out);
+    }
+}
+
+struct ggml_tensor * low_rank_build(
+        struct graph * g, const struct low_rank * map, struct ggml_tensor * x) {
+    return graph_linear(g, map->up, map->bias, graph_linear(g, map->down, NULL, x));
 }
 
 struct ggml_tensor * columns(struct graph * g, struct ggml_tensor * x, int64_t first, int64_t n) {
@@ -45,9 +70,7 @@ struct ggml_tensor * lerp(
     return ggml_add(g->ctx, ggml_mul(g->ctx, d, mu), h);
 }
 
-//
-// Activation of q and k
-//
+// ---- Activation of q and k ----------------------------------------------------------------------
 
 const char * const ACTIVATIONS[] = { "identity", "relu", "elu", "silu", NULL };
 
@@ -62,9 +85,7 @@ struct ggml_tensor * activation_build(
     return x;
 }
 
-//
-// Gate per head
-//
+// ---- Gate per head ------------------------------------------------------------------------------
 
 void head_gate_load_parts(struct loader * l, int32_t il, int64_t n_head, struct head_gate * gate) {
     gate->a = loader_tensor_1d(l, il, "ssm_a", TENSOR_F32 | TENSOR_DECAY, n_head);
@@ -84,9 +105,7 @@ struct ggml_tensor * head_gate_build(
     return ggml_exp(g->ctx, ggml_mul(g->ctx, x, gate->a));
 }
 
-//
-// Readout
-//
+// ---- Readout ------------------------------------------------------------------------------------
 
 const char * const OUTPUT_GATES[] = { "none", "silu", "sigmoid", NULL };
 

@@ -20,9 +20,7 @@ struct shell {
     bool                 post_norm; // x += norm(mixer x);   x += norm(mlp x)
 };
 
-//
-// Kinds
-//
+// ---- Kinds --------------------------------------------------------------------------------------
 
 // lrnn.layer_kinds, for the layers that are not the default of the family.
 static bool load_listed_kinds(struct loader * l) {
@@ -77,9 +75,7 @@ bool layer_kinds_load(struct loader * l) {
     return !l->failed && (l->llama_cpp || load_listed_kinds(l));
 }
 
-//
-// Loading
-//
+// ---- Loading ------------------------------------------------------------------------------------
 
 enum layer_style layer_style_load(struct loader * l) {
     static const char * const styles[] = { "pre", "olmo_hybrid", NULL };
@@ -139,9 +135,7 @@ bool layer_load(struct loader * l, int32_t il, struct layer * layer) {
     return is_latent(l->model) ? mla_load(l, il, layer) : attention_load(l, il, layer);
 }
 
-//
-// Graph
-//
+// ---- Graph --------------------------------------------------------------------------------------
 
 // x + r·y
 static struct ggml_tensor * residual(

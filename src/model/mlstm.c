@@ -20,8 +20,7 @@ struct mlstm {
 };
 
 struct mlstm_layer {
-    struct ggml_tensor * q, *k;           // [D, H·K]
-    struct ggml_tensor * v;               // [D, H·P]
+    struct qkv           in;              // no convolution
     struct ggml_tensor * gate;            // [D, H·P]
     struct ggml_tensor * igate, *igate_b; // [D, H], [H]
     struct ggml_tensor * fgate, *fgate_b; // [D, H], [H]
@@ -32,9 +31,7 @@ struct mlstm_layer {
 static bool load(struct loader * l) {
     struct mlstm * f = l->model->shared;
 
-    f->H = loader_int(l, "lrnn.head_count", 1, 4096);
-    f->K = loader_int(l, "lrnn.key_length", 1, 65536);
-    f->P = loader_int(l, "lrnn.value_length", 1, 65536);
+    heads_load(l, &f->H, &f->K, &f->P);
     f->cap = loader_float_or(l, "lrnn.gate_soft_cap", 1e-6f, 1e6f, 0.0f);
     f->epsilon = loader_float(l, "lrnn.mlstm_epsilon", 0.0f, 1.0f);
     f->norm_eps = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
@@ -47,9 +44,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const int64_t        D = l->model->n_embd;
 
     loader_recurrence(l, layer, f->H, f->K, f->P, f->K + 1); // + n and m
-    w->q = loader_tensor_2d(l, il, "attn_q.weight", TENSOR_REQUIRED, D, f->H * f->K);
-    w->k = loader_tensor_2d(l, il, "attn_k.weight", TENSOR_REQUIRED, D, f->H * f->K);
-    w->v = loader_tensor_2d(l, il, "attn_v.weight", TENSOR_REQUIRED, D, f->H * f->P);
+    qkv_load(l, il, layer, 0, f->H * f->K, f->H * f->K, f->H * f->P, &w->in);
     w->gate = loader_tensor_2d(l, il, "attn_gate.weight", TENSOR_REQUIRED, D, f->H * f->P);
     w->igate = loader_tensor_2d(l, il, "ssm_igate.weight", TENSOR_REQUIRED, D, f->H);
     w->igate_b = loader_tensor_1d(l, il, "ssm_igate.bias", TENSOR_F32, f->H);
@@ -72,12 +67,12 @@ static struct ggml_tensor * mix(
     const struct mlstm_layer * w = layer->weights;
     struct ggml_context *      c = g->ctx;
 
-    struct ggml_tensor * q = graph_linear(g, w->q, NULL, x);                // [H·K, T]
-    struct ggml_tensor * k = graph_linear(g, w->k, NULL, x);                // [H·K, T]
-    struct ggml_tensor * v = graph_linear(g, w->v, NULL, x);                // [H·P, T]
-    struct ggml_tensor * log_i = build_gate(g, f, w->igate, w->igate_b, x); // [H, T]
-    struct ggml_tensor * log_f = build_gate(g, f, w->fgate, w->fgate_b, x); // [H, T]
-    log_f = ggml_neg(c, ggml_softplus(c, ggml_neg(c, log_f)));              // logσ
+    struct ggml_tensor * q = conv_proj_build(g, &w->in.q, GGML_SHORT_CONV_NONE, x); // [H·K, T]
+    struct ggml_tensor * k = conv_proj_build(g, &w->in.k, GGML_SHORT_CONV_NONE, x); // [H·K, T]
+    struct ggml_tensor * v = conv_proj_build(g, &w->in.v, GGML_SHORT_CONV_NONE, x); // [H·P, T]
+    struct ggml_tensor * log_i = build_gate(g, f, w->igate, w->igate_b, x);         // [H, T]
+    struct ggml_tensor * log_f = build_gate(g, f, w->fgate, w->fgate_b, x);         // [H, T]
+    log_f = ggml_neg(c, ggml_softplus(c, ggml_neg(c, log_f)));                      // logσ
 
     const struct ggml_signed_scan_args args = {
         .c = graph_heads(g, q, f->K, f->H, 1),

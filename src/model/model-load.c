@@ -13,10 +13,6 @@
 
 #include <string.h>
 
-static const char * quote(char * buf, size_t size, const char * text) {
-    return slice_quote(buf, size, (struct slice) { text, strlen(text) });
-}
-
 // The family, and the eigenvalue range of its transitions.
 static bool load_identity(struct loader * l) {
     struct lrnn_model * model = l->model;
@@ -44,12 +40,12 @@ static bool load_identity(struct loader * l) {
     if (l->llama_cpp && model->family == NULL) {
         family_names(true, known, sizeof(known));
         return loader_fail(l, "key 'general.architecture' is %s; expected one of lrnn, %s",
-                quote(quoted, sizeof(quoted), arch), known);
+                slice_quote(quoted, sizeof(quoted), slice_of(arch)), known);
     }
     if (model->family == NULL) {
         family_names(false, known, sizeof(known));
         return loader_fail(l, "key 'lrnn.family' is %s; expected one of %s",
-                quote(quoted, sizeof(quoted), name), known);
+                slice_quote(quoted, sizeof(quoted), slice_of(name)), known);
     }
     model->info.family = model->family->name;
 

@@ -5,9 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-//
-// Layers
-//
+// ---- Layers -------------------------------------------------------------------------------------
 
 static bool is_output(const struct model_file * file, const char * name) {
     const bool tied = model_file_find_tensor(file, "output.weight") == NULL;

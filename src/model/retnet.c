@@ -18,9 +18,8 @@ struct retnet {
 };
 
 struct retnet_layer {
-    struct ggml_tensor * q, *k; // [D, H·K]
-    struct ggml_tensor * v;     // [D, H·P]
-    struct readout       readout;
+    struct qkv     in; // no convolution
+    struct readout readout;
 };
 
 static bool load(struct loader * l) {
@@ -44,12 +43,9 @@ static bool load(struct loader * l) {
 static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct retnet * f = l->model->shared;
     struct retnet_layer * w = layer->weights;
-    const int64_t         D = l->model->n_embd;
 
     loader_recurrence(l, layer, f->H, f->K, f->P, 0);
-    w->q = loader_tensor_2d(l, il, "attn_q.weight", TENSOR_REQUIRED, D, f->H * f->K);
-    w->k = loader_tensor_2d(l, il, "attn_k.weight", TENSOR_REQUIRED, D, f->H * f->K);
-    w->v = loader_tensor_2d(l, il, "attn_v.weight", TENSOR_REQUIRED, D, f->H * f->P);
+    qkv_load(l, il, layer, 0, f->H * f->K, f->H * f->K, f->H * f->P, &w->in);
     readout_load(l, il, f->H, f->P, TENSOR_OPTIONAL, f->eps, f->gate, &w->readout);
     return !l->failed;
 }
@@ -69,9 +65,11 @@ static struct ggml_tensor * mix(
     const struct retnet_layer * w = layer->weights;
     struct ggml_context *       c = g->ctx;
 
-    struct ggml_tensor * q = rotate(g, f, graph_linear(g, w->q, NULL, x)); // [K, H, 1, T]
-    struct ggml_tensor * k = rotate(g, f, graph_linear(g, w->k, NULL, x)); // [K, H, 1, T]
-    struct ggml_tensor * v = graph_linear(g, w->v, NULL, x);               // [H·P, T]
+    struct ggml_tensor * q =
+            rotate(g, f, conv_proj_build(g, &w->in.q, GGML_SHORT_CONV_NONE, x)); // [K, H, 1, T]
+    struct ggml_tensor * k =
+            rotate(g, f, conv_proj_build(g, &w->in.k, GGML_SHORT_CONV_NONE, x));    // [K, H, 1, T]
+    struct ggml_tensor * v = conv_proj_build(g, &w->in.v, GGML_SHORT_CONV_NONE, x); // [H·P, T]
 
     // γ_h = 1 − e^(−(5 + h) ln 2)
     struct ggml_tensor * gamma = ggml_arange(c, 5.0f, 5.0f + (float) f->H, 1.0f); // [H]

@@ -22,19 +22,19 @@ struct rwkv6 {
 };
 
 struct rwkv6_layer {
-    struct ggml_tensor * ln1, *ln1_b, *ln2, *ln2_b;   // [D]
-    struct ggml_tensor * lerp_x;                      // [D]           μ_x
-    struct ggml_tensor * lerp;                        // [D, 1, 1, 5]  μ_i
-    struct ggml_tensor * w1, *w2;                     // [D, 5r], [r, D, 5]
-    struct ggml_tensor * decay, *decay_w1, *decay_w2; // [H·K], [D, r2], [r2, H·K]
-    struct ggml_tensor * first;                       // [K, H]        u
-    struct ggml_tensor * receptance, *key;            // [D, H·K]
-    struct ggml_tensor * value, *gate;                // [D, H·P]
-    struct ggml_tensor * ln, *ln_b;                   // [H·P]
-    struct ggml_tensor * output;                      // [H·P, D]
-    struct ggml_tensor * lerp_k, *lerp_r;             // [D]
-    struct ggml_tensor * ffn_key, *ffn_value;         // [D, F], [F, D]
-    struct ggml_tensor * ffn_receptance;              // [D, D]
+    struct ggml_tensor * ln1, *ln1_b, *ln2, *ln2_b; // [D]
+    struct ggml_tensor * lerp_x;                    // [D]           μ_x
+    struct ggml_tensor * lerp;                      // [D, 1, 1, 5]  μ_i
+    struct ggml_tensor * w1, *w2;                   // [D, 5r], [r, D, 5]
+    struct low_rank      decay;                     // r = r2, out = H·K; tanh between
+    struct ggml_tensor * first;                     // [K, H]        u
+    struct ggml_tensor * receptance, *key;          // [D, H·K]
+    struct ggml_tensor * value, *gate;              // [D, H·P]
+    struct ggml_tensor * ln, *ln_b;                 // [H·P]
+    struct ggml_tensor * output;                    // [H·P, D]
+    struct ggml_tensor * lerp_k, *lerp_r;           // [D]
+    struct ggml_tensor * ffn_key, *ffn_value;       // [D, F], [F, D]
+    struct ggml_tensor * ffn_receptance;            // [D, D]
     int32_t              shift1, shift2;
     bool                 halve; // x, after this layer
 };
@@ -83,10 +83,9 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     }
     w->w2 = loader_tensor_nd(l, il, "time_mix_w2.weight", TENSOR_REQUIRED, 3,
             (const int64_t[3]) { l->failed ? 0 : w->w1->ne[1] / PARTS, D, PARTS });
-    w->decay = loader_tensor_1d(l, il, "time_mix_decay.weight", TENSOR_F32, f->H * f->K);
-    w->decay_w1 = loader_tensor_2d(l, il, "time_mix_decay_w1.weight", TENSOR_REQUIRED, D, 0);
-    w->decay_w2 = loader_tensor_2d(l, il, "time_mix_decay_w2.weight", TENSOR_REQUIRED,
-            l->failed ? 0 : w->decay_w1->ne[1], f->H * f->K);
+    low_rank_load(l, il, "time_mix_decay_w1.weight", "time_mix_decay_w2.weight", NULL, f->H * f->K,
+            TENSOR_REQUIRED, &w->decay);
+    w->decay.bias = loader_tensor_1d(l, il, "time_mix_decay.weight", TENSOR_F32, f->H * f->K);
     w->first = loader_tensor_2d(l, il, "time_mix_first.weight", TENSOR_F32, f->K, f->H);
     w->receptance =
             loader_tensor_2d(l, il, "time_mix_receptance.weight", TENSOR_REQUIRED, D, f->H * f->K);
@@ -132,13 +131,13 @@ static struct ggml_tensor * time_mix(
     struct ggml_tensor *  hi[PARTS];
     mix_parts(g, w, h, hi);
 
-    struct ggml_tensor * r = graph_linear(g, w->receptance, NULL, hi[PART_R]);   // [H·K, T]
-    struct ggml_tensor * k = graph_linear(g, w->key, NULL, hi[PART_K]);          // [H·K, T]
-    struct ggml_tensor * v = graph_linear(g, w->value, NULL, hi[PART_V]);        // [H·P, T]
-    struct ggml_tensor * gate = graph_linear(g, w->gate, NULL, hi[PART_G]);      // [H·P, T]
-    struct ggml_tensor * decay = graph_linear(g, w->decay_w1, NULL, hi[PART_W]); // [r2, T]
+    struct ggml_tensor * r = graph_linear(g, w->receptance, NULL, hi[PART_R]);     // [H·K, T]
+    struct ggml_tensor * k = graph_linear(g, w->key, NULL, hi[PART_K]);            // [H·K, T]
+    struct ggml_tensor * v = graph_linear(g, w->value, NULL, hi[PART_V]);          // [H·P, T]
+    struct ggml_tensor * gate = graph_linear(g, w->gate, NULL, hi[PART_G]);        // [H·P, T]
+    struct ggml_tensor * decay = graph_linear(g, w->decay.down, NULL, hi[PART_W]); // [r2, T]
 
-    decay = graph_linear(g, w->decay_w2, w->decay, ggml_tanh(c, decay)); // [H·K, T]
+    decay = graph_linear(g, w->decay.up, w->decay.bias, ggml_tanh(c, decay)); // [H·K, T]
     decay = ggml_exp(c, ggml_neg(c, ggml_exp(c, decay)));
 
     const struct ggml_signed_scan_args args = {

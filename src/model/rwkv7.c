@@ -28,18 +28,11 @@ struct rwkv7 {
     float   key_epsilon; // under the root of ‖·‖; 0: ‖·‖ is clamped from below instead
 };
 
-// h W1 W2, with an activation between, plus an offset
-struct low_rank {
-    struct ggml_tensor * offset; // [out] or NULL
-    struct ggml_tensor * down;   // [D, r]
-    struct ggml_tensor * up;     // [r, out]
-};
-
 struct rwkv7_layer {
     struct ggml_tensor * ln1, *ln1_b, *ln2, *ln2_b; // [D]
     struct ggml_tensor * lerp;                      // [D, 1, 1, 6]  μ_i
     struct low_rank      w, a;                      // out = H·K
-    struct low_rank      v, g;             // out = H·P; v not in the first layer, g without offset
+    struct low_rank      v, g;             // out = H·P; v not in the first layer, g without a bias
     struct ggml_tensor * k_k, *k_a, *r_k;  // [H·K]
     struct ggml_tensor * receptance, *key; // [D, H·K]
     struct ggml_tensor * value;            // [D, H·P]
@@ -69,18 +62,14 @@ static bool load(struct loader * l) {
     return !l->failed;
 }
 
-// A low-rank map of h_i; `letter` is that of its tensors. Without an offset for the gate.
-static void load_low_rank(
+// A map of h_i, with an activation between; `letter` is that of its tensors. The gate has no bias.
+static void load_map(
         struct loader * l, int32_t il, char letter, int64_t out, int need, struct low_rank * map) {
-    char name[64];
-    if (letter != 'g') {
-        snprintf(name, sizeof(name), "time_mix_%c0.weight", letter);
-        map->offset = loader_tensor_1d(l, il, name, TENSOR_F32 | need, out);
+    char name[3][32];
+    for (int i = 0; i < 3; ++i) {
+        snprintf(name[i], sizeof(name[i]), "time_mix_%c%d.weight", letter, i);
     }
-    snprintf(name, sizeof(name), "time_mix_%c1.weight", letter);
-    map->down = loader_tensor_2d(l, il, name, need, l->model->n_embd, 0);
-    snprintf(name, sizeof(name), "time_mix_%c2.weight", letter);
-    map->up = loader_tensor_2d(l, il, name, need, map->down != NULL ? map->down->ne[1] : 0, out);
+    low_rank_load(l, il, name[1], name[2], letter != 'g' ? name[0] : NULL, out, need, map);
 }
 
 static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
@@ -100,11 +89,11 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     w->ln2_b = loader_tensor_1d(l, il, "attn_norm_2.bias", TENSOR_F32, D);
     w->lerp = loader_tensor_nd(l, il, "time_mix_lerp_fused.weight", TENSOR_F32, 4,
             (const int64_t[4]) { D, 1, 1, PARTS });
-    load_low_rank(l, il, 'w', f->H * f->K, TENSOR_REQUIRED, &w->w);
-    load_low_rank(l, il, 'a', f->H * f->K, TENSOR_REQUIRED, &w->a);
-    load_low_rank(l, il, 'g', f->H * f->P, TENSOR_REQUIRED, &w->g);
+    load_map(l, il, 'w', f->H * f->K, TENSOR_REQUIRED, &w->w);
+    load_map(l, il, 'a', f->H * f->K, TENSOR_REQUIRED, &w->a);
+    load_map(l, il, 'g', f->H * f->P, TENSOR_REQUIRED, &w->g);
     // unused in the first layer; files of llama.cpp have it nevertheless
-    load_low_rank(l, il, 'v', f->H * f->P, il == 0 ? TENSOR_OPTIONAL : TENSOR_REQUIRED, &w->v);
+    load_map(l, il, 'v', f->H * f->P, il == 0 ? TENSOR_OPTIONAL : TENSOR_REQUIRED, &w->v);
     w->k_k = loader_tensor_1d(l, il, "time_mix_k_k.weight", TENSOR_F32, f->H * f->K);
     w->k_a = loader_tensor_1d(l, il, "time_mix_k_a.weight", TENSOR_F32, f->H * f->K);
     w->r_k = loader_tensor_1d(l, il, "time_mix_r_k.weight", TENSOR_F32, f->H * f->K);
@@ -179,13 +168,13 @@ static struct ggml_tensor * time_mix(
     share = w->is_first ? a : graph_linear(g, w->v.up, NULL, share); // [H·P, T]
     graph_group(g, 4, (struct ggml_tensor *[]) { decay, gate, a, share });
 
-    decay = ggml_sigmoid(c, ggml_add(c, decay, w->w.offset));
+    decay = ggml_sigmoid(c, ggml_add(c, decay, w->w.bias));
     decay = ggml_exp(c, ggml_scale(c, decay, -0.6065306597126334f));
-    a = ggml_sigmoid(c, ggml_add(c, a, w->a.offset));
+    a = ggml_sigmoid(c, ggml_add(c, a, w->a.bias));
     if (w->is_first) {
         g->carry = v; // v_first
     } else {
-        share = ggml_sigmoid(c, ggml_add(c, share, w->v.offset));
+        share = ggml_sigmoid(c, ggml_add(c, share, w->v.bias));
         v = ggml_add(c, v, ggml_mul(c, ggml_sub(c, g->carry, v), share));
     }
     struct ggml_tensor * kappa = normalize_key(g, w, k); // [K, H, T]

@@ -53,9 +53,7 @@ struct ggml_tensor * weights_add(
     return tensor;
 }
 
-//
-// Copying and prefetching
-//
+// ---- Copying and prefetching --------------------------------------------------------------------
 
 struct fetch {
     lrnn_progress report; // NULL: none
@@ -123,9 +121,7 @@ static double count_bytes(const struct device * device) {
     return bytes;
 }
 
-//
-// Huge pages
-//
+// ---- Huge pages ---------------------------------------------------------------------------------
 
 // The blocks of HUGE_PAGE bytes, at multiples of it, that are inside the mapping.
 struct blocks {
@@ -180,9 +176,7 @@ static bool replace_blocks(struct loader * l, const struct blocks * b, struct fe
     return true;
 }
 
-//
-// All devices
-//
+// ---- All devices --------------------------------------------------------------------------------
 
 static bool fetch_device(struct loader * l, int32_t i, struct fetch * f) {
     struct ggml_context * ctx = l->model->devices[i].ctx;

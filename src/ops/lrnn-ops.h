@@ -28,9 +28,7 @@ struct lrnn_error; // see lrnn.h
 extern "C" {
 #endif
 
-//
-// Sequences and slots
-//
+// ---- Sequences and slots ------------------------------------------------------------------------
 
 // `ids`, I32 [GGML_SCAN_SNAPS + n_snap, n_seqs], contiguous: how each sequence of the batch uses
 // the slots of the state tensor. The ids are data, not parameters of the graph, so one graph (or
@@ -169,9 +167,7 @@ GGML_API struct ggml_tensor * ggml_signed_scan(struct ggml_context * ctx,
 //
 //     y_t[c] = f( bias[c] + Σ_w weight[w][c] · x_{t − (width − 1) + w}[c] )
 //     y_t[c] = x_{t − 1}[c]                            token shift: no weight, width 2
-//
-// The state is the last width − 1 inputs of a sequence, oldest first.
-//
+// ---- The state is the last width − 1 inputs of a sequence, oldest first. ------------------------
 enum ggml_short_conv_activation { // f
     GGML_SHORT_CONV_NONE,         // x
     GGML_SHORT_CONV_SILU,         // x / (1 + exp(−x))

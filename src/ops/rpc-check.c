@@ -25,9 +25,7 @@ enum {
 
 static const uint64_t BYTES_MAX = UINT64_C(1) << 60; // sums of a few of them do not overflow
 
-//
-// Tensors
-//
+// ---- Tensors ------------------------------------------------------------------------------------
 
 struct rule;
 static const struct rule * rule_of(uint32_t op); // NULL: not in graphs of lrnn
@@ -98,9 +96,7 @@ bool ggml_lrnn_rpc_init_ok(ggml_backend_buffer_t buffer, struct ggml_tensor * te
     return ggml_backend_buffer_get_alloc_size(buffer, tensor) <= end - range_of(tensor).from;
 }
 
-//
-// Nodes
-//
+// ---- Nodes --------------------------------------------------------------------------------------
 
 static bool is_f32(const struct ggml_tensor * x) {
     return x != NULL && x->type == GGML_TYPE_F32;
@@ -560,9 +556,7 @@ static bool ids_stay(const struct ids * ids, const struct ggml_cgraph * graph) {
     return true;
 }
 
-//
-// Graphs
-//
+// ---- Graphs -------------------------------------------------------------------------------------
 
 bool ggml_lrnn_rpc_graph_size_ok(uint64_t n_nodes, uint64_t n_tensors) {
     return n_nodes > 0 && n_nodes <= n_tensors && n_tensors <= TENSORS_MAX;

@@ -11,9 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-//
-// Nodes
-//
+// ---- Nodes --------------------------------------------------------------------------------------
 
 // Builds the op again from the sources and parameters of a node.
 static struct ggml_tensor * rebuild(
@@ -77,15 +75,13 @@ bool ggml_scan_check_node(const struct ggml_tensor * op, struct lrnn_error * err
     const struct scan_params p = ggml_scan_params_get(op);
     if (!ggml_is_scan(op) || p.path < GGML_SCAN_PATH_AUTO || p.path > GGML_SCAN_PATH_REFERENCE ||
             p.form < GGML_SIGNED_SCAN_EXP || p.form > GGML_SIGNED_SCAN_TWO_EXP_M1) {
-        scan_refuse(err, "op %s, path %d, form %d; expected a scan with a known path",
+        return scan_refuse(err, "op %s, path %d, form %d; expected a scan with a known path",
                 ggml_op_name(op->op), p.path, p.form);
-        return false;
     }
     struct ggml_context * ctx =
             ggml_init((struct ggml_init_params) { ggml_tensor_overhead(), NULL, true });
     if (ctx == NULL) {
-        scan_refuse(err, "out of memory to check a node");
-        return false;
+        return scan_refuse(err, "out of memory to check a node");
     }
     const struct ggml_tensor * built = rebuild(ctx, op, err);
 
@@ -94,16 +90,13 @@ bool ggml_scan_check_node(const struct ggml_tensor * op, struct lrnn_error * err
                       !ggml_is_contiguous(op) ||
                       memcmp(op->op_params, built->op_params, sizeof(op->op_params)) != 0 ||
                       memcmp(op->src, built->src, sizeof(op->src)) != 0)) {
-        scan_refuse(err, "the node differs from the one that its builder makes");
-        ok = false;
+        ok = scan_refuse(err, "the node differs from the one that its builder makes");
     }
     ggml_free(ctx);
     return ok;
 }
 
-//
-// Values
-//
+// ---- Values -------------------------------------------------------------------------------------
 
 // The largest ‖k‖² of a unit key: F32 normalization leaves an error of about 1e-7 per component,
 // and there are a few hundred components.
@@ -156,8 +149,7 @@ static bool check_rows(const char * name, const struct ggml_tensor * x, enum row
         const struct range * range, bool unit, struct lrnn_error * err) {
     float * row = malloc((size_t) (x->ne[0] > 0 ? x->ne[0] : 1) * sizeof(float));
     if (row == NULL) {
-        scan_refuse(err, "out of memory for a row of %s", name);
-        return false;
+        return scan_refuse(err, "out of memory for a row of %s", name);
     }
     char where[96];
     bool ok = true;
@@ -172,16 +164,14 @@ static bool check_rows(const char * name, const struct ggml_tensor * x, enum row
             norm += (double) row[i] * (double) row[i];
             if (!isfinite(row[i]) || row[i] < range->lo || row[i] > range->hi) {
                 row_text(rows, i1, i2, i3, where, sizeof(where));
-                scan_refuse(err, "%s, %s, element %" PRId64 ", is %g; expected %s", name, where, i,
-                        (double) row[i], range->text);
-                ok = false;
+                ok = scan_refuse(err, "%s, %s, element %" PRId64 ", is %g; expected %s", name,
+                        where, i, (double) row[i], range->text);
             }
         }
         if (ok && unit && norm > KEY_NORM_SQUARED_MAX) {
             row_text(rows, i1, i2, i3, where, sizeof(where));
-            scan_refuse(
+            ok = scan_refuse(
                     err, "%s, %s, has squared length %.9g; expected at most 1", name, where, norm);
-            ok = false;
         }
     }
     free(row);

@@ -53,7 +53,6 @@ struct scan_params { // stored in op_params, at most 64 bytes
     int32_t activation; // enum ggml_short_conv_activation
 };
 
-void scan_params_set(struct ggml_tensor * op, const struct scan_params * params);
 GGML_API struct scan_params ggml_scan_params_get(const struct ggml_tensor * op);
 
 // The sizes of a scan, taken from its sources.
@@ -81,16 +80,23 @@ struct scan_seq {
 // computed.
 GGML_API bool ggml_scan_seq_get(const struct ggml_tensor * op, int64_t s, struct scan_seq * seq);
 
-//
-// For the builders
-//
+// ---- For the builders ---------------------------------------------------------------------------
 
-// Formats a message into err and returns NULL, so that a builder can return scan_refuse(...).
-struct ggml_tensor * scan_refuse(struct lrnn_error * err, const char * fmt, ...)
+// Formats a message into err and returns false.
+bool scan_refuse(struct lrnn_error * err, const char * fmt, ...)
 #ifdef __GNUC__
         __attribute__((format(printf, 2, 3)))
 #endif
         ;
+
+// Makes the node of an op, F32 [ne0, ne1, ne2].
+struct ggml_tensor * scan_node(struct ggml_context * ctx, enum ggml_op op, int64_t ne0, int64_t ne1,
+        int64_t ne2, const struct scan_params * params, struct ggml_tensor * const * src,
+        int n_src);
+
+// The shape of a tensor in a message
+#define SCAN_SHAPE       "[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]"
+#define SCAN_SHAPE_OF(x) (x)->ne[0], (x)->ne[1], (x)->ne[2], (x)->ne[3]
 
 // Checks that tensor `x` is F32 [width, heads | n_head, factors, tokens] with contiguous rows. A
 // negative width or token count is not checked.

@@ -21,9 +21,7 @@ void graph_inputs_free(struct graph_inputs * in);
 bool graph_inputs_fill(const struct graph_inputs * in, const struct lrnn_model * model,
         const struct states * states, const struct batch * batch, struct lrnn_error * err);
 
-//
-// The graph
-//
+// ---- The graph ----------------------------------------------------------------------------------
 
 struct forward {
     struct ggml_context * ctx;

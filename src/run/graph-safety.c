@@ -7,9 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-//
-// The bytes of a tensor
-//
+// ---- The bytes of a tensor ----------------------------------------------------------------------
 
 static ggml_backend_buffer_t buffer_of(const struct ggml_tensor * t) {
     return t->view_src != NULL ? t->view_src->buffer
@@ -57,9 +55,7 @@ static bool overlap(const struct region * a, const struct region * b) {
     return shift < a->width || shift + b->width > stride;
 }
 
-//
-// The scans of a graph
-//
+// ---- The scans of a graph -----------------------------------------------------------------------
 
 struct scan {
     struct ggml_tensor * op;
@@ -289,9 +285,7 @@ void graph_scans_free(struct graph_scans * scans) {
     free(scans);
 }
 
-//
-// Backends
-//
+// ---- Backends -----------------------------------------------------------------------------------
 
 // A backend of the scheduler that supports op on memory of `buffer` (NULL: any). Prefers the device
 // that owns the buffer, then the order of the scheduler. Host memory has no owner.

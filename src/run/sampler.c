@@ -3,6 +3,7 @@
 
 #include "run/sampler.h"
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/random.h"
 
@@ -104,9 +105,7 @@ void lrnn_sampler_accept(struct lrnn_sampler * s, int32_t token) {
     s->n_accepted++;
 }
 
-//
-// Sampling
-//
+// ---- Sampling -----------------------------------------------------------------------------------
 
 // True if a comes first: by falling logit; equal logits by rising id.
 static bool is_before(struct candidate a, struct candidate b) {
@@ -257,14 +256,9 @@ int32_t lrnn_sampler_sample(struct lrnn_sampler * s, const float * logits, int64
                 isnan(max) ? "a logit is NaN" : "no logit is finite");
         return LRNN_SAMPLE_NOT_FINITE;
     }
-    if (n_vocab > s->cap_candidates) {
-        struct candidate * c = realloc(s->candidates, (size_t) n_vocab * sizeof(*c));
-        if (c == NULL) {
-            error_no_memory(err, "%lld candidates", (long long) n_vocab);
-            return LRNN_SAMPLE_NO_MEMORY;
-        }
-        s->candidates = c;
-        s->cap_candidates = n_vocab;
+    if (!array_grow(&s->candidates, &s->cap_candidates, (size_t) n_vocab, sizeof(*s->candidates))) {
+        error_no_memory(err, "%lld candidates", (long long) n_vocab);
+        return LRNN_SAMPLE_NO_MEMORY;
     }
     for (int64_t i = 0; i < n_vocab; ++i) {
         s->candidates[i] = (struct candidate) { logits[i], (int32_t) i };

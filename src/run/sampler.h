@@ -13,5 +13,5 @@ struct lrnn_sampler {
     int64_t                    n_accepted;
 
     struct candidate * candidates; // scratch
-    int64_t            cap_candidates;
+    size_t             cap_candidates;
 };

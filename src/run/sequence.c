@@ -57,9 +57,7 @@ bool lrnn_seq_rewind(
     return true;
 }
 
-//
-// Copies of the memory of a sequence
-//
+// ---- Copies of the memory of a sequence ---------------------------------------------------------
 
 struct copy {
     uint8_t *       to;   // NULL: write to the session
@@ -146,9 +144,7 @@ bool lrnn_seq_fork(struct lrnn_session * s, int32_t from, int32_t to, struct lrn
     return ok;
 }
 
-//
-// For state files and the state norm
-//
+// ---- For state files and the state norm ---------------------------------------------------------
 
 bool session_visit(
         struct lrnn_session * s, int32_t seq, int64_t length, states_visitor visitor, void * user) {

@@ -11,9 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-//
-// One batch
-//
+// ---- One batch ----------------------------------------------------------------------------------
 
 // A graph can be reused if only its inputs differ. The graph of an attention layer also depends on
 // the views of the caches.
@@ -90,9 +88,7 @@ static void advance(struct lrnn_session * s, const struct batch * batch) {
     }
 }
 
-//
-// One call
-//
+// ---- One call -----------------------------------------------------------------------------------
 
 struct call {
     const struct lrnn_input * inputs;

@@ -10,9 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-//
-// Parameters
-//
+// ---- Parameters ---------------------------------------------------------------------------------
 
 static bool check_param(const char * name, int32_t value, int32_t max, struct lrnn_error * err) {
     return (value >= 0 && value <= max) ||
@@ -56,9 +54,7 @@ static bool check_cache_type(
     return true;
 }
 
-//
-// Parts
-//
+// ---- Parts --------------------------------------------------------------------------------------
 
 // The weights that a token is multiplied with: all but the embedding, which is a table.
 static double count_work(const struct lrnn_model * model) {

@@ -1,5 +1,6 @@
 #include "run/session-impl.h"
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "ops/scan-common.h"
 
@@ -28,11 +29,13 @@ struct trace {
     void *     user;
 
     struct traced_node * nodes; // in the order of computation
-    int64_t              n_nodes, cap_nodes;
+    int64_t              n_nodes;
+    size_t               cap_nodes;
     int64_t              next; // the first node not yet passed to the callback
 
     struct lrnn_trace_seq * seqs;
-    int32_t                 n_seqs, cap_seqs;
+    int32_t                 n_seqs;
+    size_t                  cap_seqs;
 
     struct scratch copies[TENSORS_MAX]; // of tensors that are strided or not in host memory
     struct scratch span;                // all bytes of a strided tensor on a device, gaps included
@@ -63,9 +66,7 @@ void trace_free(struct trace * t) {
     free(t);
 }
 
-//
-// Selecting nodes
-//
+// ---- Selecting nodes ----------------------------------------------------------------------------
 
 static bool is_weight(const struct ggml_tensor * t) {
     return t->buffer != NULL &&
@@ -90,13 +91,8 @@ static int32_t layer_of_state(const struct lrnn_model * model, const struct stat
 bool trace_graph(struct trace * t, const struct lrnn_model * model, const struct states * states,
         struct ggml_cgraph * graph, struct lrnn_error * err) {
     const int64_t n = ggml_graph_n_nodes(graph);
-    if (n > t->cap_nodes) {
-        free(t->nodes);
-        t->nodes = malloc((size_t) n * sizeof(*t->nodes));
-        t->cap_nodes = t->nodes != NULL ? n : 0;
-    }
     t->n_nodes = 0;
-    if (t->nodes == NULL) {
+    if (!array_grow(&t->nodes, &t->cap_nodes, (size_t) n, sizeof(*t->nodes))) {
         return error_no_memory(err, "a trace of %" PRId64 " nodes", n);
     }
     for (int i = 0; i < n; ++i) {
@@ -125,12 +121,7 @@ bool trace_graph(struct trace * t, const struct lrnn_model * model, const struct
 }
 
 bool trace_begin(struct trace * t, const struct batch * batch) {
-    if (batch->n_seqs > t->cap_seqs) {
-        free(t->seqs);
-        t->seqs = malloc((size_t) batch->n_seqs * sizeof(*t->seqs));
-        t->cap_seqs = t->seqs != NULL ? batch->n_seqs : 0;
-    }
-    if (t->seqs == NULL) {
+    if (!array_grow(&t->seqs, &t->cap_seqs, (size_t) batch->n_seqs, sizeof(*t->seqs))) {
         return false;
     }
     for (int32_t i = 0; i < batch->n_seqs; ++i) {
@@ -148,9 +139,7 @@ bool trace_begin(struct trace * t, const struct batch * batch) {
     return true;
 }
 
-//
-// Reading their values
-//
+// ---- Reading their values -----------------------------------------------------------------------
 
 // At least `size` bytes, uninitialized. NULL: out of memory.
 static void * room(struct scratch * s, size_t size) {
@@ -203,15 +192,15 @@ static const float * values(struct trace * w, const struct ggml_tensor * t, int 
 }
 
 // The names of the sources of an op; NULL: not part of a trace.
-static void name_householder(const char * names[GGML_MAX_SRC]) {
-    names[HOUSEHOLDER_SRC_Q] = "q";
-    names[HOUSEHOLDER_SRC_K] = "k";
-    names[HOUSEHOLDER_SRC_V] = "v";
-    names[HOUSEHOLDER_SRC_BETA] = "beta";
-    names[HOUSEHOLDER_SRC_GATE] = "gate";
-    names[HOUSEHOLDER_SRC_R] = "r";
-    names[HOUSEHOLDER_SRC_W] = "w";
-}
+static const char * const HOUSEHOLDER_NAMES[GGML_MAX_SRC] = {
+    [HOUSEHOLDER_SRC_Q] = "q",
+    [HOUSEHOLDER_SRC_K] = "k",
+    [HOUSEHOLDER_SRC_V] = "v",
+    [HOUSEHOLDER_SRC_BETA] = "beta",
+    [HOUSEHOLDER_SRC_GATE] = "gate",
+    [HOUSEHOLDER_SRC_R] = "r",
+    [HOUSEHOLDER_SRC_W] = "w",
+};
 
 static enum lrnn_transition name_signed(
         const struct scan_params * p, const char * names[GGML_MAX_SRC]) {
@@ -252,7 +241,7 @@ static const char * describe_scan(const struct ggml_tensor * op, struct lrnn_tra
         event->transition = name_signed(&p, names);
         return "y";
     }
-    name_householder(names);
+    memcpy(names, HOUSEHOLDER_NAMES, sizeof(HOUSEHOLDER_NAMES));
     event->transition = op->src[HOUSEHOLDER_SRC_R] != NULL ? LRNN_TRANSITION_RANK_ONE
                                                            : LRNN_TRANSITION_HOUSEHOLDER;
     return "o";

@@ -26,9 +26,7 @@ struct lrnn_chat {
     int32_t                  n_stops;
 };
 
-//
-// Formats
-//
+// ---- Formats ------------------------------------------------------------------------------------
 
 // The token with this name, or with these bytes; -1: none.
 static int32_t find_token(const struct tokenizer * tok, struct slice name) {
@@ -103,7 +101,7 @@ static bool find_format(const struct model_file * file, const char * format, con
     if (format != NULL) {
         const char * named = chat_format_named(format);
         if (named != NULL) {
-            *json = (struct slice) { named, strlen(named) };
+            *json = slice_of(named);
             return true;
         }
         struct lrnn_error why;
@@ -130,8 +128,7 @@ static bool find_format(const struct model_file * file, const char * format, con
                 "'lrnn-convert chat-format %s -o format.json' and name that file",
                 model_file_path(file), model_file_path(file));
     }
-    json->data = chat_format_named(*from);
-    json->size = strlen(json->data);
+    *json = slice_of(chat_format_named(*from));
     return true;
 }
 
@@ -206,9 +203,7 @@ bool lrnn_chat_begins_thinking(const struct lrnn_chat * chat, bool no_thinking) 
                    f->think_open.size) == 0;
 }
 
-//
-// Conversations
-//
+// ---- Conversations ------------------------------------------------------------------------------
 
 struct chat_writer {
     const struct lrnn_chat * chat;
@@ -315,9 +310,7 @@ static bool check_messages(const struct lrnn_chat * chat, const struct lrnn_mess
             return error_bad_input(err,
                     "message %lld has the role %s; expected %s: an optional system message, then "
                     "user and assistant in turn",
-                    (long long) i,
-                    slice_quote(quote, sizeof(quote),
-                            (struct slice) { messages[i].role, strlen(messages[i].role) }),
+                    (long long) i, slice_quote(quote, sizeof(quote), slice_of(messages[i].role)),
                     role);
         }
         for (int64_t k = 0; messages[i].tokens != NULL && k < messages[i].n_tokens; ++k) {

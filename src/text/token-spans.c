@@ -96,9 +96,7 @@ static bool raw_offset(
     return true;
 }
 
-//
-// Symbols
-//
+// ---- Symbols ------------------------------------------------------------------------------------
 
 static size_t cover_symbol(struct cover * c, bool last) {
     const size_t before = c->at;

@@ -49,9 +49,7 @@ static bool alphabet_decode(struct slice text, struct buffer * out) {
     return ok;
 }
 
-//
-// Definition
-//
+// ---- Definition ---------------------------------------------------------------------------------
 
 bool bpe_token(
         struct slice text, enum token_type type, struct buffer * out, struct lrnn_error * err) {
@@ -133,43 +131,35 @@ bool bpe_init(struct tokenizer * tok, const struct tokenizer_def * def, struct l
     return ok;
 }
 
-//
-// Text
-//
+// ---- Text ---------------------------------------------------------------------------------------
 
-static bool encode_piece(
+static void encode_piece(
         const struct tokenizer * tok, const char * text, size_t len, struct tokenize_work * w) {
-    if (len == 1) {
-        return token_ids_push(w->ids, tok->byte_id[(uint8_t) *text]);
-    }
-    if (tok->pre == PRE_TOKENIZER_LLAMA3) { // "ignore_merges": a piece may be a token as a whole
-        const int32_t id = len <= tok->max_len ? symbol_find(tok, text, len) : -1;
-        if (id >= 0) {
-            return token_ids_push(w->ids, id);
-        }
+    // "ignore_merges" of Llama-3: a piece may be a token as a whole
+    const bool    whole = tok->pre == PRE_TOKENIZER_LLAMA3 && len <= tok->max_len;
+    const int32_t id = len == 1 ? tok->byte_id[(uint8_t) *text]
+                       : whole  ? symbol_find(tok, text, len)
+                                : -1;
+    if (len == 1 || id >= 0) {
+        work_push(w, id);
+        return;
     }
     w->merge.n_symbols = 0;
     for (size_t i = 0; i < len; ++i) {
-        if (!merge_work_push(&w->merge, tok->byte_id[(uint8_t) text[i]], (uint32_t) i)) {
-            return false;
-        }
+        w->no_memory |= !merge_work_push(&w->merge, tok->byte_id[(uint8_t) text[i]], (uint32_t) i);
     }
-    bool ok = merge_symbols(&tok->merges, &w->merge);
-    for (int32_t i = 0; ok && i >= 0; i = w->merge.symbols[i].next) {
-        ok = token_ids_push(w->ids, w->merge.symbols[i].id);
+    w->no_memory |= !merge_symbols(&tok->merges, &w->merge);
+    for (int32_t i = w->merge.n_symbols > 0 ? 0 : -1; i >= 0; i = w->merge.symbols[i].next) {
+        work_push(w, w->merge.symbols[i].id);
     }
-    return ok;
 }
 
-bool bpe_encode(
+void bpe_encode(
         const struct tokenizer * tok, const char * text, size_t len, struct tokenize_work * w) {
     const char * end = text + len;
     while (text < end) {
         const char * next = pre_tokenizer_next(tok->pre, text, end);
-        if (!encode_piece(tok, text, (size_t) (next - text), w)) {
-            return false;
-        }
+        encode_piece(tok, text, (size_t) (next - text), w);
         text = next;
     }
-    return true;
 }

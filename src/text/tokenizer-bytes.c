@@ -28,13 +28,10 @@ bool bytes_init(struct tokenizer * tok, struct lrnn_error * err) {
     return true;
 }
 
-bool bytes_encode(
+void bytes_encode(
         const struct tokenizer * tok, const char * text, size_t len, struct tokenize_work * w) {
     (void) tok;
     for (size_t i = 0; i < len; ++i) {
-        if (!token_ids_push(w->ids, (uint8_t) text[i])) {
-            return false;
-        }
+        work_push(w, (uint8_t) text[i]);
     }
-    return true;
 }

@@ -9,9 +9,7 @@
 #define SPACE_MARK     "\xE2\x96\x81" // U+2581, a space in tokens of SentencePiece
 #define SPACE_MARK_LEN 3
 
-//
-// Sets of byte strings
-//
+// ---- Sets of byte strings -----------------------------------------------------------------------
 
 // A trie in breadth-first order, for longest matches. Edge e leads to node e + 1, so a node is the
 // index of its first edge.
@@ -37,9 +35,7 @@ void trie_free(struct trie * trie);
 // Returns the length of the longest string of the set at p and sets *id; 0 if there is none.
 size_t trie_longest(const struct trie * trie, const char * p, const char * end, int32_t * id);
 
-//
-// Merges: (left, right) → (rank, result)
-//
+// ---- Merges: (left, right) → (rank, result) -----------------------------------------------------
 
 struct merges {       // hash table with open addressing
     uint64_t * key;   // left << 32 | right; all ones: free
@@ -85,9 +81,7 @@ void merge_work_free(struct merge_work * w);
 // is linked by `next`. Returns false if out of memory.
 bool merge_symbols(const struct merges * m, struct merge_work * w);
 
-//
-// Pre-tokenizers
-//
+// ---- Pre-tokenizers -----------------------------------------------------------------------------
 
 enum pre_tokenizer {
     PRE_TOKENIZER_GPT2,
@@ -109,9 +103,7 @@ const char * pre_tokenizer_names(char * text, size_t size);               // "gp
 // Returns the end of the piece that starts at p < end. The text must be valid UTF-8.
 const char * pre_tokenizer_next(enum pre_tokenizer pre, const char * p, const char * end);
 
-//
-// The tokenizer
-//
+// ---- The tokenizer ------------------------------------------------------------------------------
 
 enum tokenizer_kind {
     TOKENIZER_SPM,
@@ -192,26 +184,23 @@ bool bpe_token(
 bool world_token(struct slice text, int32_t id, enum token_type type, struct buffer * out,
         struct lrnn_error * err);
 
-// Memory of one call of tokenizer_encode.
+// Memory of one call of tokenizer_encode. Errors are sticky: the caller checks once, at the end.
 struct tokenize_work {
     struct merge_work  merge;
     struct buffer      text;
     struct token_ids * ids;
+    bool               no_memory;
 };
 
 bool token_ids_push(struct token_ids * ids, int32_t id); // false: out of memory
+void work_push(struct tokenize_work * w, int32_t id);
 
-// Append the ids of text between special tokens. Return false if out of memory.
-bool spm_encode(
+// Append the ids of text between special tokens.
+typedef void encode_function(
         const struct tokenizer * tok, const char * text, size_t len, struct tokenize_work * w);
-bool bpe_encode(
-        const struct tokenizer * tok, const char * text, size_t len, struct tokenize_work * w);
-bool world_encode(
-        const struct tokenizer * tok, const char * text, size_t len, struct tokenize_work * w);
-bool bytes_encode(
-        const struct tokenizer * tok, const char * text, size_t len, struct tokenize_work * w);
+encode_function spm_encode, bpe_encode, world_encode, bytes_encode;
 
-// For symbols, special tokens are words like others. Fails also if a symbol is unknown.
+// For symbols, special tokens are words like others. Fails if a symbol is unknown.
 bool symbols_encode(const struct tokenizer * tok, const char * text, size_t len, bool parse_special,
         struct tokenize_work * w, struct lrnn_error * err);
 bool symbols_is_space(char c); // white space between symbols

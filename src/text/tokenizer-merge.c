@@ -6,9 +6,7 @@
 
 #include <stdlib.h>
 
-//
-// The table
-//
+// ---- The table ----------------------------------------------------------------------------------
 
 #define FREE UINT64_MAX
 
@@ -86,9 +84,7 @@ bool merges_has(const struct merges * m, int32_t left, int32_t right) {
     return merges_get(m, left, right, &rank, &result);
 }
 
-//
-// The heap
-//
+// ---- The heap -----------------------------------------------------------------------------------
 
 static bool heap_reserve(struct merge_work * w, size_t n) {
     return array_grow(&w->heap, &w->heap_capacity, n, sizeof(*w->heap));
@@ -132,9 +128,7 @@ static bool candidate_add(const struct merges * m, struct merge_work * w, int32_
     return true;
 }
 
-//
-// Merging
-//
+// ---- Merging ------------------------------------------------------------------------------------
 
 bool merge_work_push(struct merge_work * w, int32_t id, uint32_t start) {
     if (!array_grow(&w->symbols, &w->capacity, w->n_symbols + 1, sizeof(*w->symbols))) {

@@ -33,9 +33,7 @@ static bool append_spaced(const char * text, size_t len, struct buffer * out) {
     return true;
 }
 
-//
-// Definition
-//
+// ---- Definition ---------------------------------------------------------------------------------
 
 bool spm_token(struct slice text, int32_t id, enum token_type type, struct buffer * out,
         struct lrnn_error * err) {
@@ -71,7 +69,7 @@ static bool is_text(const struct tokenizer * tok, int32_t id) {
 // Adds the characters of tokens that are not tokens themselves as symbols, because merging starts
 // from single characters. Their ids follow those of the tokens.
 static bool add_characters(struct tokenizer * tok, struct lrnn_error * err) {
-    size_t capacity = (size_t) tok->n_tokens + 1;
+    size_t capacity = (size_t) tok->n_tokens + 2; // of tok->offset
     for (int32_t id = 0; id < tok->n_tokens; ++id) {
         if (!is_text(tok, id)) {
             continue;
@@ -86,17 +84,11 @@ static bool add_characters(struct tokenizer * tok, struct lrnn_error * err) {
             if (symbol_find(tok, start, len) >= 0) {
                 continue;
             }
-            if ((size_t) tok->n_symbols + 1 >= capacity) {
-                capacity *= 2;
-                uint32_t * p = realloc(tok->offset, (capacity + 1) * sizeof(*p));
-                if (p == NULL) {
-                    return error_no_memory(err, "the characters of the tokens");
-                }
-                tok->offset = p;
-            }
             char copy[4];
             memcpy(copy, start, len); // appending may move the bytes
-            if (!buffer_append(&tok->bytes, copy, len)) {
+            if (!array_grow(&tok->offset, &capacity, (size_t) tok->n_symbols + 2,
+                        sizeof(*tok->offset)) ||
+                    !buffer_append(&tok->bytes, copy, len)) {
                 return error_no_memory(err, "the characters of the tokens");
             }
             tok->offset[++tok->n_symbols] = (uint32_t) tok->bytes.n;
@@ -226,57 +218,49 @@ bool spm_init(struct tokenizer * tok, const struct tokenizer_def * def, struct l
     return ok ? true : error_no_memory(err, "the merges of %d tokens", (int) tok->n_tokens);
 }
 
-//
-// Text
-//
+// ---- Text ---------------------------------------------------------------------------------------
 
-static bool push_bytes(
-        const struct tokenizer * tok, const char * data, size_t len, struct token_ids * ids) {
+static void push_bytes(
+        const struct tokenizer * tok, const char * data, size_t len, struct tokenize_work * w) {
     if (len == 1 && *data == ' ') {
         data = SPACE_MARK;
         len = SPACE_MARK_LEN;
     }
-    bool ok = true;
-    for (size_t i = 0; ok && i < len; ++i) {
-        ok = token_ids_push(ids, tok->byte_id[(uint8_t) data[i]]);
+    for (size_t i = 0; i < len; ++i) {
+        work_push(w, tok->byte_id[(uint8_t) data[i]]);
     }
-    return ok;
 }
 
 // Merges the symbols collected so far, which end at byte `end` of the text, and appends their ids.
-static bool encode_run(const struct tokenizer * tok, size_t end, struct tokenize_work * w) {
-    bool ok = merge_symbols(&tok->merges, &w->merge);
-    for (int32_t i = w->merge.n_symbols > 0 ? 0 : -1; ok && i >= 0; i = w->merge.symbols[i].next) {
+static void encode_run(const struct tokenizer * tok, size_t end, struct tokenize_work * w) {
+    w->no_memory |= !merge_symbols(&tok->merges, &w->merge);
+    for (int32_t i = w->merge.n_symbols > 0 ? 0 : -1; i >= 0; i = w->merge.symbols[i].next) {
         const struct symbol * s = &w->merge.symbols[i];
         const int32_t         id = s->id >= 0 ? s->id & ~SYMBOL_FROZEN : s->id;
         if (id >= 0 && id < tok->n_tokens) {
-            ok = token_ids_push(w->ids, id);
+            work_push(w, id);
         } else {
             const size_t stop = s->next >= 0 ? w->merge.symbols[s->next].start : end;
-            ok = push_bytes(tok, w->text.data + s->start, stop - s->start, w->ids);
+            push_bytes(tok, w->text.data + s->start, stop - s->start, w);
         }
     }
     w->merge.n_symbols = 0;
-    return ok;
 }
 
-bool spm_encode(
+void spm_encode(
         const struct tokenizer * tok, const char * text, size_t len, struct tokenize_work * w) {
     w->text.n = 0;
     w->merge.n_symbols = 0;
-
     if (len == 0) {
-        return true;
+        return;
     }
-    if ((tok->add_space_prefix && !buffer_append(&w->text, " ", 1)) ||
-            !append_spaced(text, len, &w->text)) {
-        return false;
-    }
+    w->no_memory |= (tok->add_space_prefix && !buffer_append(&w->text, " ", 1)) ||
+                    !append_spaced(text, len, &w->text);
 
     const char * start = w->text.data;
     const char * end = start + w->text.n;
     int32_t      left = SYMBOL_NONE;
-    for (const char * p = start; p < end;) {
+    for (const char * p = start; p < end && !w->no_memory;) {
         const char * next = p;
         int32_t      id;
         const size_t n_user = trie_longest(&tok->user, p, end, &id);
@@ -288,12 +272,12 @@ bool spm_encode(
             id = symbol_find(tok, p, (size_t) (next - p));
         }
         const size_t at = (size_t) (p - start);
-        if ((!merges_has(&tok->joints, left, id) && !encode_run(tok, at, w)) ||
-                !merge_work_push(&w->merge, id, (uint32_t) at)) {
-            return false;
+        if (!merges_has(&tok->joints, left, id)) {
+            encode_run(tok, at, w);
         }
+        w->no_memory |= !merge_work_push(&w->merge, id, (uint32_t) at);
         left = id;
         p = next;
     }
-    return encode_run(tok, w->text.n, w);
+    encode_run(tok, w->text.n, w);
 }

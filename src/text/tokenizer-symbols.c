@@ -51,9 +51,7 @@ bool symbols_encode(const struct tokenizer * tok, const char * text, size_t len,
                     slice_quote(quote, sizeof(quote), (struct slice) { text + start, i - start }),
                     start);
         }
-        if (!token_ids_push(w->ids, id >= 0 ? id : tok->unknown_id)) {
-            return error_no_memory(err, "the tokens of a text of %zu bytes", len);
-        }
+        work_push(w, id >= 0 ? id : tok->unknown_id);
     }
     return true;
 }

@@ -52,15 +52,12 @@ bool world_init(struct tokenizer * tok, struct lrnn_error * err) {
     return true;
 }
 
-bool world_encode(
+void world_encode(
         const struct tokenizer * tok, const char * text, size_t len, struct tokenize_work * w) {
     const char * end = text + len;
     while (text < end) {
         int32_t id = 0;
         text += trie_longest(&tok->words, text, end, &id);
-        if (!token_ids_push(w->ids, id)) {
-            return false;
-        }
+        work_push(w, id);
     }
-    return true;
 }

@@ -10,13 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct slice text_of(const char * s) {
-    return (struct slice) { s, strlen(s) };
-}
-
-//
-// Symbols by their bytes
-//
+// ---- Symbols by their bytes ---------------------------------------------------------------------
 
 uint64_t symbol_hash(const char * data, size_t len) {
     uint64_t h = 0;
@@ -86,9 +80,7 @@ bool symbol_insert(struct tokenizer * tok, int32_t id, struct lrnn_error * err) 
     return true;
 }
 
-//
-// Definition
-//
+// ---- Definition ---------------------------------------------------------------------------------
 
 static bool check_model(
         struct tokenizer * tok, const struct tokenizer_def * def, struct lrnn_error * err) {
@@ -111,14 +103,14 @@ static bool check_model(
                 "tokenizer.ggml.model is %s; "
                 "expected llama, gpt2, rwkv, lrnn-bytes or lrnn-symbols",
                 def->model == NULL ? "missing"
-                                   : slice_quote(quote, sizeof(quote), text_of(def->model)));
+                                   : slice_quote(quote, sizeof(quote), slice_of(def->model)));
     }
     tok->kind = (enum tokenizer_kind) kind;
     if (tok->kind != TOKENIZER_BPE) {
         if (def->normalizer != NULL) {
             return error_bad_model(err,
                     "lrnn.tokenizer.normalizer is %s; expected none for tokenizer.ggml.model %s",
-                    slice_quote(quote, sizeof(quote), text_of(def->normalizer)), def->model);
+                    slice_quote(quote, sizeof(quote), slice_of(def->normalizer)), def->model);
         }
         return true;
     }
@@ -126,13 +118,14 @@ static bool check_model(
     if (pre == NULL) {
         char known[128];
         return error_bad_model(err, "tokenizer.ggml.pre is %s; expected %s",
-                def->pre == NULL ? "missing" : slice_quote(quote, sizeof(quote), text_of(def->pre)),
+                def->pre == NULL ? "missing"
+                                 : slice_quote(quote, sizeof(quote), slice_of(def->pre)),
                 pre_tokenizer_names(known, sizeof(known)));
     }
     tok->pre = pre->pre;
     if (def->normalizer != NULL && strcmp(def->normalizer, "nfc") != 0) {
         return error_bad_model(err, "lrnn.tokenizer.normalizer is %s; expected nfc or none",
-                slice_quote(quote, sizeof(quote), text_of(def->normalizer)));
+                slice_quote(quote, sizeof(quote), slice_of(def->normalizer)));
     }
     tok->nfc = def->normalizer != NULL;
     return true;
@@ -334,9 +327,7 @@ size_t tokenizer_text_size(const struct tokenizer * tok, int32_t id) {
     return size > 0 && tok->kind == TOKENIZER_SYMBOLS ? size + 1 // the space before a symbol
                                                       : size;
 }
-//
-// Text to ids
-//
+// ---- Text to ids --------------------------------------------------------------------------------
 
 bool token_ids_push(struct token_ids * ids, int32_t id) {
     if (!array_grow(&ids->data, &ids->capacity, ids->n + 1, sizeof(*ids->data))) {
@@ -351,47 +342,49 @@ void token_ids_free(struct token_ids * ids) {
     *ids = (struct token_ids) { 0 };
 }
 
-typedef bool (*encode_fn)(
-        const struct tokenizer * tok, const char * text, size_t len, struct tokenize_work * w);
+void work_push(struct tokenize_work * w, int32_t id) {
+    w->no_memory |= !token_ids_push(w->ids, id);
+}
 
 // Finds the strings of a set in the text, the longest at each position, and passes the text between
 // them to `encode`.
-static bool encode_between(const struct tokenizer * tok, const struct trie * trie, encode_fn encode,
-        const char * text, size_t len, struct tokenize_work * w) {
+static void encode_between(const struct tokenizer * tok, const struct trie * trie,
+        encode_function * encode, const char * text, size_t len, struct tokenize_work * w) {
     const char * end = text + len;
     const char * start = text; // of the text not encoded yet
     for (const char * p = text; trie->n_nodes > 0 && p < end;) {
         int32_t      id;
         const size_t n = trie_longest(trie, p, end, &id);
-        if (n == 0) {
-            p++;
-            continue;
+        if (n > 0) {
+            encode(tok, start, (size_t) (p - start), w);
+            work_push(w, id);
+            start = p + n;
         }
-        if (!encode(tok, start, (size_t) (p - start), w) || !token_ids_push(w->ids, id)) {
-            return false;
-        }
-        p += n;
-        start = p;
+        p += n > 0 ? n : 1;
     }
-    return encode(tok, start, (size_t) (end - start), w);
+    encode(tok, start, (size_t) (end - start), w);
 }
 
 // Encodes text without control tokens. Text is normalized before user-defined tokens are searched;
 // SPM searches for them itself.
-static bool encode_text(
+static void encode_text(
         const struct tokenizer * tok, const char * text, size_t len, struct tokenize_work * w) {
-    switch (tok->kind) {
-        case TOKENIZER_SPM: return spm_encode(tok, text, len, w);
-        case TOKENIZER_WORLD: return encode_between(tok, &tok->user, world_encode, text, len, w);
-        case TOKENIZER_BYTES: return encode_between(tok, &tok->user, bytes_encode, text, len, w);
-        default: break;
+    static encode_function * const functions[] = {
+        [TOKENIZER_BPE] = bpe_encode,
+        [TOKENIZER_WORLD] = world_encode,
+        [TOKENIZER_BYTES] = bytes_encode,
+    };
+    if (tok->kind == TOKENIZER_SPM) {
+        spm_encode(tok, text, len, w);
+        return;
     }
-    if (!tok->nfc || nfc_quick_check(text, len)) {
-        return encode_between(tok, &tok->user, bpe_encode, text, len, w);
+    if (tok->nfc && !nfc_quick_check(text, len)) {
+        w->text.n = 0;
+        w->no_memory |= !nfc_normalize(text, len, &w->text);
+        text = w->text.data;
+        len = w->text.n;
     }
-    w->text.n = 0;
-    return nfc_normalize(text, len, &w->text) &&
-           encode_between(tok, &tok->user, bpe_encode, w->text.data, w->text.n, w);
+    encode_between(tok, &tok->user, functions[tok->kind], text, len, w);
 }
 
 bool tokenizer_encode(const struct tokenizer * tok, const char * text, size_t len, unsigned flags,
@@ -401,45 +394,41 @@ bool tokenizer_encode(const struct tokenizer * tok, const char * text, size_t le
                 err, "the text has %zu bytes; expected at most %d", len, TOKENIZER_MAX_TEXT_LEN);
     }
     const size_t n_before = ids->n;
+    const size_t n_bytes = len;
     const bool   parse = (flags & LRNN_TOKENIZE_PARSE_SPECIAL) != 0;
-    const bool   bos = (flags & LRNN_TOKENIZE_ADD_BOS) != 0 && tok->add_bos;
-    const bool   eos = (flags & LRNN_TOKENIZE_ADD_EOS) != 0 && tok->add_eos;
-    // the only error of most kinds; symbols_encode may replace it
-    error_no_memory(err, "the tokens of a text of %zu bytes", len);
+    bool         ok = true;
 
-    struct tokenize_work work = { .ids = ids };
+    struct tokenize_work w = { .ids = ids };
     struct buffer        replaced = { 0 };
-
-    bool ok = !bos || token_ids_push(ids, tok->bos_id);
-    if (ok && (tok->kind == TOKENIZER_SPM || tok->kind == TOKENIZER_BPE) &&
+    if ((flags & LRNN_TOKENIZE_ADD_BOS) != 0 && tok->add_bos) {
+        work_push(&w, tok->bos_id);
+    }
+    if ((tok->kind == TOKENIZER_SPM || tok->kind == TOKENIZER_BPE) &&
             utf8_valid(text, len) != len) {
-        ok = utf8_replace(text, len, tok->kind == TOKENIZER_SPM, &replaced);
+        w.no_memory |= !utf8_replace(text, len, tok->kind == TOKENIZER_SPM, &replaced);
         text = replaced.data;
         len = replaced.n;
     }
-    if (ok && len > 0) {
+    if (len > 0 && tok->kind == TOKENIZER_SYMBOLS) {
+        ok = symbols_encode(tok, text, len, parse, &w, err);
+    } else if (len > 0) {
         static const struct trie none = { 0 };
-        const struct trie *      special = parse ? &tok->control : &none;
-        if (tok->kind == TOKENIZER_SYMBOLS) {
-            ok = symbols_encode(tok, text, len, parse, &work, err);
-        } else {
-            ok = encode_between(tok, special, encode_text, text, len, &work);
-        }
+        encode_between(tok, parse ? &tok->control : &none, encode_text, text, len, &w);
     }
-    ok = ok && (!eos || token_ids_push(ids, tok->eos_id));
-
+    if ((flags & LRNN_TOKENIZE_ADD_EOS) != 0 && tok->add_eos) {
+        work_push(&w, tok->eos_id);
+    }
+    if (ok && w.no_memory) {
+        ok = error_no_memory(err, "the tokens of a text of %zu bytes", n_bytes);
+    }
     buffer_free(&replaced);
-    buffer_free(&work.text);
-    merge_work_free(&work.merge);
-    if (!ok) {
-        ids->n = n_before;
-    }
+    buffer_free(&w.text);
+    merge_work_free(&w.merge);
+    ids->n = ok ? ids->n : n_before;
     return ok;
 }
 
-//
-// Ids to text
-//
+// ---- Ids to text --------------------------------------------------------------------------------
 
 enum token_type tokenizer_token_type(const struct tokenizer * tok, int32_t id) {
     return id >= 0 && id < tok->n_tokens ? (enum token_type) tok->type[id] : TOKEN_UNUSED;

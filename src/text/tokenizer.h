@@ -95,9 +95,7 @@ bool tokenizer_adds_eos(const struct tokenizer * tok);
 struct model_file;
 void tokenizer_hash(const struct tokenizer * tok, const struct model_file * file, char hex[65]);
 
-//
-// Text to ids
-//
+// ---- Text to ids --------------------------------------------------------------------------------
 
 struct token_ids { // initialize with { 0 }
     int32_t * data;
@@ -112,9 +110,7 @@ void token_ids_free(struct token_ids * ids);
 bool tokenizer_encode(const struct tokenizer * tok, const char * text, size_t len, unsigned flags,
         struct token_ids * ids, struct lrnn_error * err);
 
-//
-// Ids to text
-//
+// ---- Ids to text --------------------------------------------------------------------------------
 
 // Returns TOKEN_UNUSED for an id outside the vocabulary.
 enum token_type tokenizer_token_type(const struct tokenizer * tok, int32_t id);

@@ -15,8 +15,8 @@ OPS_HEADERS = {"model": ["ops/glue.h", "ops/lrnn-ops.h", "ops/product-limits.h"]
                "run": ["ops/lrnn-ops.h", "ops/scan-common.h"]}
 EVAL_FLOORS = ["data", "scores", "estimates", "report"]
 EVAL_TASKS = "tasks"  # beside them
-# what lrnn-eval and the programs use besides lrnn.h and base
-SHARED = ["run/log-softmax.h", "memory.h"]
+# what lrnn-eval uses of examples/common
+EVAL_COMMON = ["json-write.h", "log-softmax.h", "memory.h"]
 GGML_HEADER = re.compile(r"ggml[\w-]*\.h|gguf\.h")
 
 
@@ -136,10 +136,10 @@ def test_ops_know_nothing_about_the_library(root):
 @pytest.mark.parametrize("floor", [*EVAL_FLOORS, EVAL_TASKS])
 def test_eval_includes_point_down_its_floors(root, floor):
     floors = [EVAL_TASKS] if floor == EVAL_TASKS else below(EVAL_FLOORS, floor)
-    allowed = [f"eval/{f}/" for f in floors] + (["chart/", "json/"] if floor == "report" else [])
+    allowed = [f"eval/{f}/" for f in floors] + (["chart/"] if floor == "report" else [])
 
     def quoted(path, header):
-        return header in ("lrnn.h", *SHARED) or header.startswith(("base/", *allowed))
+        return header in ("lrnn.h", *EVAL_COMMON) or header.startswith(("base/", *allowed))
 
     assert list(c_files(root / "examples/eval" / floor))
     nothing(bad_includes(root, f"examples/eval/{floor}", quoted), "includes of a floor above")
@@ -150,13 +150,6 @@ def test_charts_know_nothing_about_the_evaluation(root):
         return header == "memory.h" or header.startswith(("base/", "chart/"))
 
     nothing(bad_includes(root, "examples/chart", quoted), "includes of other folders")
-
-
-def test_json_is_written_without_the_library(root):
-    def quoted(path, header):
-        return header.startswith(("base/", "json/"))
-
-    nothing(bad_includes(root, "examples/json", quoted), "includes of other folders")
 
 
 def test_every_folder_of_the_evaluation_library_is_a_floor(root):
@@ -170,9 +163,9 @@ def test_programs_include_no_private_header(root):
         own = {p.name for f in (program, root / "examples/common") for p in f.rglob("*.h")}
 
         def quoted(path, header, own=own):
-            return (header in own or header in ("lrnn.h", "lrnn-ops.h", "httplib.h", *SHARED)
+            return (header in own or header in ("lrnn.h", "lrnn-ops.h", "httplib.h")
                     or GGML_HEADER.fullmatch(header)
-                    or header.startswith(("base/", "generate/", "chart/", "eval/", "json/")))
+                    or header.startswith(("base/", "generate/", "chart/", "eval/")))
 
         nothing(bad_includes(root, program.relative_to(root), quoted), "private includes")
 

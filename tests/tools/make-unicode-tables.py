@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes src/base/unicode-tables.h.
+"""Writes src/base/unicode-tables.inc.
 
-usage: make-unicode-tables.py OUT.h
+usage: make-unicode-tables.py OUT.inc
 
 Token ids must equal those of the reference library (`tokenizers`), so the tables must agree with
 its Unicode data. The library has two versions of Unicode, an older one for normalization. The
@@ -91,10 +91,9 @@ def main():
     assert len(pairs) < 1 << 12 and max(a for _, a, _ in pairs) < 1 << 20
 
     with open(sys.argv[1], "w", encoding="ascii") as f:
-        f.write("#pragma once\n\n")
         f.write("// Made by tests/tools/make-unicode-tables.py with tokenizers "
                 f"{tokenizers.__version__} and Unicode {unicodedata.unidata_version}.\n"
-                "// Do not edit.\n// clang-format off\n\n#include <stdint.h>\n\n")
+                "// Do not edit.\n\n#include <stdint.h>\n\n")
 
         f.write("// first code point of a range << 3 | class: "
                 "0 other, 1 letter, 2 number, 3 white space, 4 mark\n")

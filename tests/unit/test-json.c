@@ -3,7 +3,7 @@
 // Writing: strings of any bytes, nested objects and arrays.
 
 #include "base/json-read.h"
-#include "json/json-write.h"
+#include "json-write.h"
 #include "kit/check.h"
 
 // Reads a copy that ends with its last byte, so the address sanitizer sees any read beyond it.

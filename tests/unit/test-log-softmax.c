@@ -1,7 +1,7 @@
 // The loss of a target: vocabularies of every size against a softmax in double precision, the most
 // likely token of several equal ones, logits that are not finite.
 
-#include "run/log-softmax.h"
+#include "log-softmax.h"
 #include "kit/check.h"
 #include "kit/rng.h"
 

@@ -1,8 +1,8 @@
 """Writes the cases of test-unicode.c, one per line: the code points of a text, a semicolon, and
 those of its NFC by Python's unicodedata.
 
-Only characters of Unicode 3.2 occur. The tables of src/base/unicode-tables.h have a later version,
-and Unicode never changes the normalization of a character.
+Only characters of Unicode 3.2 occur. The tables of src/base/unicode-tables.inc have a later
+version, and Unicode never changes the normalization of a character.
 """
 
 import random

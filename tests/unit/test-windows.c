@@ -2,7 +2,7 @@
 // bytes add up to their sizes. Also: all modes, bos and eos, scored tokens, fingerprints.
 
 #include "lrnn.h"
-#include "run/log-softmax.h"
+#include "log-softmax.h"
 #include "eval/data/windows.h"
 #include "kit/check.h"
 #include "kit/files.h"

@@ -2,7 +2,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
-#include "json/json-write.h"
+#include "json-write.h"
 #include "eval/scores/model-facts.h"
 #include "memory.h"
 

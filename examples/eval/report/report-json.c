@@ -1,6 +1,6 @@
 #include "eval/report/report-write.h"
 
-#include "json/json-write.h"
+#include "json-write.h"
 #include "eval/report/report-columns.h"
 #include "lrnn.h"
 

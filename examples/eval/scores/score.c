@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "eval/scores/model-facts.h"
+#include "log-softmax.h"
 #include "memory.h"
-#include "run/log-softmax.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -109,9 +109,7 @@ static int64_t work_floats(int64_t k_stride, int64_t v_stride) {
            ROWS * (k_stride + TILE + VEC + 2 * (2 + v_stride));
 }
 
-//
-// Tiles
-//
+// ---- Tiles --------------------------------------------------------------------------------------
 
 static void load_row(float * out, const char * row, enum ggml_type type, int64_t n) {
     switch (type) {
@@ -212,9 +210,7 @@ static void load_mask(
     }
 }
 
-//
-// Scores: p = q·k
-//
+// ---- Scores: p = q·k ----------------------------------------------------------------------------
 
 // p [n, 4·TILE_Q / n keys] = q·k for n queries, a divisor of TILE_Q. Each product is a vector of
 // sums until the end, whose lanes are then added in a fixed order.
@@ -222,35 +218,28 @@ SIMD_INLINE void dots(
         const float * q, int n, const float * k, int64_t stride, int64_t dk, float * p) {
     const int keys = 4 * TILE_Q / n;
     vec       sum[4 * TILE_Q]; // [keys, n]
-#pragma GCC unroll 16
-    for (int i = 0; i < 4 * TILE_Q; ++i) {
+    UNROLL(16) for (int i = 0; i < 4 * TILE_Q; ++i) {
         sum[i] = (vec) { 0.0f };
     }
-#pragma GCC unroll 4
-    for (int key = 0; key < keys; key += 4) {
+    UNROLL(4) for (int key = 0; key < keys; key += 4) {
         for (int64_t d = 0; d < dk; d += VEC) {
             vec x[4];
-#pragma GCC unroll 4
-            for (int j = 0; j < 4; ++j) {
+            UNROLL(4) for (int j = 0; j < 4; ++j) {
                 x[j] = vec_keep(vec_load(k + (key + j) * stride + d));
             }
-#pragma GCC unroll 4
-            for (int i = 0; i < n; ++i) {
+            UNROLL(4) for (int i = 0; i < n; ++i) {
                 const vec y = vec_keep(vec_load(q + i * stride + d));
-#pragma GCC unroll 4
-                for (int j = 0; j < 4; ++j) {
+                UNROLL(4) for (int j = 0; j < 4; ++j) {
                     sum[i * keys + key + j] = vec_fma(x[j], y, sum[i * keys + key + j]);
                 }
             }
         }
     }
     float s[4 * TILE_Q];
-#pragma GCC unroll 4
-    for (int i = 0; i < 4 * TILE_Q; i += VEC) {
+    UNROLL(4) for (int i = 0; i < 4 * TILE_Q; i += VEC) {
         vec_sums(s + i, sum + i);
     }
-#pragma GCC unroll 4
-    for (int i = 0; i < n; ++i) {
+    UNROLL(4) for (int i = 0; i < n; ++i) {
         memcpy(p + i * TILE, s + i * keys, (size_t) keys * sizeof(*p));
     }
 }
@@ -264,8 +253,7 @@ static void scores(const struct attention * a, const struct work * w, int64_t fi
         float *       p = w->p + first * TILE + row;
         int64_t       i = 0;
         for (; i + TILE_Q <= n; i += TILE_Q, q += TILE_Q * a->k_stride, p += TILE_Q * TILE) {
-#pragma GCC unroll 1
-            for (int64_t key = 0; key < 4 * TILE_Q; key += 4) {
+            UNROLL(1) for (int64_t key = 0; key < 4 * TILE_Q; key += 4) {
                 dots(q, TILE_Q, k + key * a->k_stride, a->k_stride, a->dk, p + key);
             }
         }
@@ -281,9 +269,7 @@ static void scores(const struct attention * a, const struct work * w, int64_t fi
     }
 }
 
-//
-// Sums
-//
+// ---- Sums ---------------------------------------------------------------------------------------
 
 static void sums_clear(const struct sums * s, int64_t n, int64_t v_stride) {
     for (int64_t i = 0; i < n; ++i) {
@@ -300,8 +286,7 @@ static void soft_max(
     const vec scale = vec_set1(a->scale);
     vec       most = vec_set1(w->section.m[i]);
     vec       x[TILE / VEC];
-#pragma GCC unroll 8
-    for (int j = 0; j < TILE / VEC; ++j) {
+    UNROLL(8) for (int j = 0; j < TILE / VEC; ++j) {
         x[j] = vec_fma(scale, vec_load(p + j * VEC), vec_load(mask + j * VEC));
         most = vec_max(most, x[j]);
     }
@@ -313,8 +298,7 @@ static void soft_max(
     const float keep = m == w->section.m[i] ? 1.0f : expf(w->section.m[i] - m);
     w->section.m[i] = m;
     vec sum = vec_load(w->lanes + i * VEC) * vec_set1(keep);
-#pragma GCC unroll 8
-    for (int j = 0; j < TILE / VEC; ++j) {
+    UNROLL(8) for (int j = 0; j < TILE / VEC; ++j) {
         const vec e = vec_exp(x[j] - vec_set1(m));
         vec_store(p + j * VEC, e);
         sum += e;
@@ -330,32 +314,25 @@ static void soft_max(
 SIMD_INLINE void add_rows(
         float * o, int64_t stride, const float * p, int n, const float * v, int m) {
     vec sum[TILE_Q][4];
-#pragma GCC unroll 4
-    for (int i = 0; i < n; ++i) {
-#pragma GCC unroll 4
-        for (int j = 0; j < m; ++j) {
+    UNROLL(4) for (int i = 0; i < n; ++i) {
+        UNROLL(4) for (int j = 0; j < m; ++j) {
             sum[i][j] = vec_load(o + i * stride + j * VEC);
         }
     }
     for (int64_t row = 0; row < TILE; ++row, v += stride) {
         vec x[4];
-#pragma GCC unroll 4
-        for (int j = 0; j < m; ++j) {
+        UNROLL(4) for (int j = 0; j < m; ++j) {
             x[j] = vec_keep(vec_load(v + j * VEC));
         }
-#pragma GCC unroll 4
-        for (int i = 0; i < n; ++i) {
+        UNROLL(4) for (int i = 0; i < n; ++i) {
             const vec y = vec_set1(p[i * TILE + row]);
-#pragma GCC unroll 4
-            for (int j = 0; j < m; ++j) {
+            UNROLL(4) for (int j = 0; j < m; ++j) {
                 sum[i][j] = vec_fma(y, x[j], sum[i][j]);
             }
         }
     }
-#pragma GCC unroll 4
-    for (int i = 0; i < n; ++i) {
-#pragma GCC unroll 4
-        for (int j = 0; j < m; ++j) {
+    UNROLL(4) for (int i = 0; i < n; ++i) {
+        UNROLL(4) for (int j = 0; j < m; ++j) {
             vec_store(o + i * stride + j * VEC, sum[i][j]);
         }
     }
@@ -453,9 +430,7 @@ static void put_output(
     }
 }
 
-//
-// The op
-//
+// ---- The op -------------------------------------------------------------------------------------
 
 static void load_queries(
         const struct attention * a, const struct work * w, const struct item * item) {

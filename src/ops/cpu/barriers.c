@@ -125,9 +125,7 @@ static struct use use_of(const struct ggml_tensor * node, bool is_private) {
     return u;
 }
 
-//
-// Barriers
-//
+// ---- Barriers -----------------------------------------------------------------------------------
 
 static bool overlap(const struct range * a, int n_a, const struct range * b, int n_b) {
     for (int i = 0; i < n_a * n_b; ++i) {
@@ -222,9 +220,7 @@ static void plan_node(
     }
 }
 
-//
-// The plan of a graph
-//
+// ---- The plan of a graph ------------------------------------------------------------------------
 
 // Without memory there is no plan, and the threads wait after every node.
 static bool reserve(struct ggml_lrnn_cpu_plan * plan, int n_nodes, int n_threads) {
@@ -291,9 +287,7 @@ struct ggml_cplan ggml_lrnn_cpu_plan_graph(struct ggml_lrnn_cpu_plan ** kept,
     return cplan;
 }
 
-//
-// One of its threads
-//
+// ---- One of its threads -------------------------------------------------------------------------
 
 static void clear_counters(const struct ggml_lrnn_cpu_thread * t, int set) {
     for (int i = set * MAX_PRODUCTS; i < (set + 1) * MAX_PRODUCTS; ++i) {
@@ -336,9 +330,7 @@ struct row_counter * plan_counters(const struct ggml_lrnn_cpu_thread * t) {
                    : t->plan->counters + t->step->counters * t->plan->max_threads;
 }
 
-//
-// Work buffer
-//
+// ---- Work buffer --------------------------------------------------------------------------------
 
 void * private_work(const struct ggml_compute_params * params) {
     const size_t size =

@@ -5,17 +5,17 @@
 
 #include "ggml-backend.h"
 
-void scan_fill_nan(
-        struct ggml_tensor * dst, const struct scan_dims * dims, const struct scan_seq * seq) {
+bool scan_seq_read(struct ggml_tensor * dst, const struct scan_dims * dims, int64_t s, bool fills,
+        struct scan_seq * seq) {
+    const bool    ok = ggml_scan_seq_get(dst, s, seq);
     const int64_t row = dims->n_head * dims->d_v;
-    int64_t       first = seq->first < 0 ? 0 : seq->first;
-    int64_t       last = seq->first + seq->count;
-    if (last > dims->n_tokens) {
-        last = dims->n_tokens;
-    }
-    for (int64_t i = first * row; i < last * row; ++i) {
+    const int64_t first = seq->first < 0 ? 0 : seq->first;
+    const int64_t end = seq->first + seq->count;
+    const int64_t last = end < dims->n_tokens ? end : dims->n_tokens;
+    for (int64_t i = first * row; !ok && fills && i < last * row; ++i) {
         ((float *) dst->data)[i] = NAN;
     }
+    return ok;
 }
 
 void ggml_lrnn_cpu_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst) {

@@ -30,7 +30,11 @@
 typedef float   vec __attribute__((vector_size(VEC_BYTES)));
 typedef int32_t vec_i __attribute__((vector_size(VEC_BYTES)));
 
-#define SIMD_INLINE static inline __attribute__((always_inline))
+#define SIMD_INLINE       static inline __attribute__((always_inline))
+
+// UNROLL(4) for (…): n times in a row
+#define UNROLL(n)         UNROLL_TEXT(GCC unroll n)
+#define UNROLL_TEXT(text) _Pragma(#text)
 
 SIMD_INLINE vec vec_load(const float * p) {
     vec v;
@@ -219,8 +223,7 @@ SIMD_INLINE vec vec_max(vec a, vec b) {
 
 // The largest lane
 SIMD_INLINE float vec_max_lane(vec x) {
-#pragma GCC unroll 4
-    for (int n = 1; n < VEC; n *= 2) {
+    UNROLL(4) for (int n = 1; n < VEC; n *= 2) {
         x = vec_max(vec_even(x, x), vec_odd(x, x));
     }
     return x[0];

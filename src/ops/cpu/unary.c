@@ -11,9 +11,7 @@
 #include "ggml-cpu-impl.h"
 
 // softplus x = max(x, 0) + log(1 + t),   t = e^-|x| in [0, 1]
-//
-//     log(1 + t) = 2 (s + s³/3 + s⁵/5 + … + s¹⁵/15),   s = t / (2 + t) ≤ 1/3
-//
+// ----     log(1 + t) = 2 (s + s³/3 + s⁵/5 + … + s¹⁵/15),   s = t / (2 + t) ≤ 1/3 -----------------
 SIMD_INLINE vec vec_softplus(vec x) {
     const vec zero = { 0.0f };
     const vec t = vec_exp(vec_select(x > zero, -x, x));

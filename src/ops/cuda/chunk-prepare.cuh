@@ -81,8 +81,7 @@ static __device__ __forceinline__ void prepare_copy(float (*to)[SLICE_PITCH],
     static_assert(SLICE_PITCH % 4 == 0, "rows start at vectors");
     if (aligned) {
         constexpr int QUADS = PREPARE_SLICE / 4;
-#pragma unroll
-        for (int x = 0; x < CHUNK_FACTORS * QUADS / CHUNK_THREADS; ++x) {
+        UNROLL for (int x = 0; x < CHUNK_FACTORS * QUADS / CHUNK_THREADS; ++x) {
             const int     at = x * CHUNK_THREADS + (int) threadIdx.x;
             const int     i = at % QUADS * 4;
             float4 *      four = (float4 *) &to[at / QUADS][i];
@@ -113,8 +112,7 @@ template <int PITCH>
 static __device__ __forceinline__ void prepare_left(
         const float (*rows)[PITCH], int top, int i, mma_split left[4]) {
     const int g = (int) threadIdx.x % 32 / 4;
-#pragma unroll
-    for (int x = 0; x < 4; ++x) {
+    UNROLL for (int x = 0; x < 4; ++x) {
         left[x] = mma_split_of(rows[top + g + x % 2 * 8][i + x / 2 * 4]);
     }
 }
@@ -185,20 +183,17 @@ static __device__ __forceinline__ void prepare_products(const chunk_args & a, co
         slice.fetch(rows, d0 + PREPARE_SLICE, d_k, 1 - z, a.aligned);
         cuda_copy_wait<1>();
         __syncthreads();
-#pragma unroll
-        for (int step = 0; step < PREPARE_SLICE / 8; ++step) {
+        UNROLL for (int step = 0; step < PREPARE_SLICE / 8; ++step) {
             const int i = 8 * step + m;
             mma_split left_k[4], left_q[4];
             if (FORM == CHUNK_DELTA) {
                 prepare_left(slice.key[z], top, i, left_k);
             }
             prepare_left(slice.query[z], top, i, left_q);
-#pragma unroll
-            for (int pair = 0; pair < CHUNK_FACTORS / 16; ++pair) {
+            UNROLL for (int pair = 0; pair < CHUNK_FACTORS / 16; ++pair) {
                 if (16 * pair < n_col) { // both products, even where only one is needed
                     mma_split right[2][2];
-#pragma unroll
-                    for (int x = 0; x < 4; ++x) {
+                    UNROLL for (int x = 0; x < 4; ++x) {
                         right[x / 2][x % 2] = mma_split_of(
                                 slice.key[z][16 * pair + x / 2 * 8 + g][i + x % 2 * 4]);
                     }
@@ -217,10 +212,8 @@ static __device__ __forceinline__ void prepare_products(const chunk_args & a, co
         }
         __syncthreads();
     }
-#pragma unroll
-    for (int tile = 0; tile < CHUNK_FACTORS / 8; ++tile) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
+    UNROLL for (int tile = 0; tile < CHUNK_FACTORS / 8; ++tile) {
+        UNROLL for (int i = 0; i < 4; ++i) {
             const int row = tile_row(top, i);
             const int col = tile_col(tile, i);
             if (row < c.n_tokens) {
@@ -237,10 +230,8 @@ static __device__ __forceinline__ void prepare_products(const chunk_args & a, co
     }
     if (FORM == CHUNK_DELTA) {
         __syncthreads(); // D has been read
-#pragma unroll
-        for (int tile = 0; tile < CHUNK_FACTORS / 8; ++tile) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
+        UNROLL for (int tile = 0; tile < CHUNK_FACTORS / 8; ++tile) {
+            UNROLL for (int i = 0; i < 4; ++i) {
                 L[tile_row(top, i)][tile_col(tile, i)] = kk[tile][i];
             }
         }
@@ -324,15 +315,12 @@ template <int FORM> struct prepare_slice {
             return;
         }
         float before = 1.0f; // products of the gates of the groups before and after
-#pragma unroll
-        for (int w = 0; w < CHUNK_WARPS; ++w) {
+        UNROLL for (int w = 0; w < CHUNK_WARPS; ++w) {
             float after = 1.0f;
-#pragma unroll
-            for (int x = CHUNK_WARPS - 1; x > w; --x) {
+            UNROLL for (int x = CHUNK_WARPS - 1; x > w; --x) {
                 after *= whole[x][i];
             }
-#pragma unroll
-            for (int x = 0; x < CHUNK_ROWS / AT_ONCE; ++x) {
+            UNROLL for (int x = 0; x < CHUNK_ROWS / AT_ONCE; ++x) {
                 const int e = w * CHUNK_ROWS + x * AT_ONCE + e0;
                 if (e < c.n_factors) {
                     const int64_t at = c.factor_row(a, e) * d_k + d0 + i;
@@ -403,8 +391,7 @@ static __device__ __forceinline__ void prepare_products_channel(const chunk_args
         __syncthreads();
         slice.put(a, c, rows, d0);
 
-#pragma unroll
-        for (int step = 0; step < PREPARE_SLICE / 8; ++step) {
+        UNROLL for (int step = 0; step < PREPARE_SLICE / 8; ++step) {
             const int i = 8 * step + m;
             mma_split left_k[4], left_q[4];
             if (DELTA) {
@@ -412,12 +399,11 @@ static __device__ __forceinline__ void prepare_products_channel(const chunk_args
             }
             prepare_left(slice.query_begin, top, i, left_q);
             float between[2] = { 1.0f, 1.0f };
-#pragma unroll
-            for (int v = CHUNK_WARPS - 2; v >= 0; --v) { // groups before w, the nearest first
+            UNROLL for (int v = CHUNK_WARPS - 2; v >= 0;
+                    --v) { // groups before w, the nearest first
                 if (v < w) {
                     mma_split right[2][2];
-#pragma unroll
-                    for (int x = 0; x < 4; ++x) {
+                    UNROLL for (int x = 0; x < 4; ++x) {
                         right[x / 2][x % 2] = mma_split_of(
                                 between[x % 2] *
                                 slice.key_end[v * CHUNK_ROWS + x / 2 * 8 + g][i + x % 2 * 4]);
@@ -431,8 +417,7 @@ static __device__ __forceinline__ void prepare_products_channel(const chunk_args
         for (int i = DELTA ? 0 : ask; i < PREPARE_SLICE; i += DELTA ? 1 : 2) {
             const float own = bonus != nullptr ? slice.bonus[i] : 1.0f;
             float       p = slice.key[top + self][i];
-#pragma unroll
-            for (int x = 0; x < CHUNK_ROWS; ++x) { // p = D_xi ∘ k_i
+            UNROLL for (int x = 0; x < CHUNK_ROWS; ++x) { // p = D_xi ∘ k_i
                 const float row = !DELTA || ask ? slice.query[top + x][i] : slice.key[top + x][i];
                 const float before = x == self ? own * p : p;
                 p *= x > self ? slice.gate[top + x][i] : 1.0f;
@@ -442,16 +427,13 @@ static __device__ __forceinline__ void prepare_products_channel(const chunk_args
         }
     }
     if (!DELTA) {
-#pragma unroll
-        for (int x = 0; x < CHUNK_ROWS; ++x) {
+        UNROLL for (int x = 0; x < CHUNK_ROWS; ++x) {
             inside[x] += __shfl_xor_sync(0xFFFFFFFF, inside[x], CHUNK_ROWS);
         }
     }
 
-#pragma unroll
-    for (int tile = 0; tile < CHUNK_FACTORS / 8; ++tile) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
+    UNROLL for (int tile = 0; tile < CHUNK_FACTORS / 8; ++tile) {
+        UNROLL for (int i = 0; i < 4; ++i) {
             const int  row = tile_row(top, i);
             const int  col = tile_col(tile, i);
             const bool before = tile / 2 < w;
@@ -467,8 +449,7 @@ static __device__ __forceinline__ void prepare_products_channel(const chunk_args
             }
         }
     }
-#pragma unroll
-    for (int x = 0; x < CHUNK_ROWS; ++x) {
+    UNROLL for (int x = 0; x < CHUNK_ROWS; ++x) {
         const int row = top + x;
         if (!ask && FORM != CHUNK_DIAGONAL) {
             L[row][top + self] = DELTA || slice.solves(row) ? inside[x] : 0.0f;
@@ -491,11 +472,9 @@ static __device__ __forceinline__ void prepare_solve(const chunk_args & a, const
         return;
     }
     float x[CHUNK_FACTORS];
-#pragma unroll
-    for (int e = 0; e < CHUNK_FACTORS; ++e) {
+    UNROLL for (int e = 0; e < CHUNK_FACTORS; ++e) {
         float sum[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
-#pragma unroll
-        for (int i = 0; i < e; i += 4) {
+        UNROLL for (int i = 0; i < e; i += 4) {
             const float4 l = matrix[e][i / 4];
             sum[0] = fmaf(l.x, x[i], sum[0]);
             if (i + 1 < e) {

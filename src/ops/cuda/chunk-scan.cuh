@@ -41,10 +41,8 @@ struct chunk_right {
     }
     // writes a tile of 16 rows from `top`, in the layout of a product
     __device__ __forceinline__ void put(int top, const float tile[2][4]) const {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
+        UNROLL for (int half = 0; half < 2; ++half) {
+            UNROLL for (int i = 0; i < 4; ++i) {
                 const int        row = tile_row(0, i); // of the group
                 const int        lane = tile_col(0, i) * 4 + row / 4;
                 chunk_fragment & f = at(top / 8 + row / 2 % 2, half, lane);
@@ -74,8 +72,7 @@ struct chunk_row {
             x[2] = four.z;
             x[3] = four.w;
         } else {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
+            UNROLL for (int i = 0; i < 4; ++i) {
                 x[i] = i < there ? from[i] : 0.0f;
             }
         }
@@ -91,19 +88,16 @@ static __device__ __forceinline__ void chunk_multiply(
     constexpr int AHEAD = 2;
 
     float left[AHEAD][2][4];
-#pragma unroll
-    for (int x = 0; x < 2 * AHEAD; ++x) {
+    UNROLL for (int x = 0; x < 2 * AHEAD; ++x) {
         row[x % 2].get<ALIGNED>(x / 2, left[x / 2][x % 2]);
     }
     for (int group = 0; group < groups; group += AHEAD) {
-#pragma unroll
-        for (int x = 0; x < AHEAD; ++x) {
+        UNROLL for (int x = 0; x < AHEAD; ++x) {
             float next[2][4];
             row[0].get<ALIGNED>(group + x + AHEAD, next[0]);
             row[1].get<ALIGNED>(group + x + AHEAD, next[1]);
             if (group + x < groups) {
-#pragma unroll
-                for (int step = 0; step < 2; ++step) {
+                UNROLL for (int step = 0; step < 2; ++step) {
                     const float now[4] = { left[x][0][2 * step], left[x][1][2 * step],
                         left[x][0][2 * step + 1], left[x][1][2 * step + 1] };
                     mma_split   a[4], b[2][2];
@@ -114,8 +108,7 @@ static __device__ __forceinline__ void chunk_multiply(
                     mma_add(c[1], a, b[1]);
                 }
             }
-#pragma unroll
-            for (int i = 0; i < 8; ++i) {
+            UNROLL for (int i = 0; i < 8; ++i) {
                 left[x][i / 4][i % 4] = next[i / 4][i % 4];
             }
         }
@@ -138,10 +131,8 @@ template <int DK> struct chunk_state {
     __device__ __forceinline__ void load(
             const cuda_batch & b, const cuda_seq & seq, int h, int begin) {
         const float * from = seq.slot_in < 0 ? nullptr : cuda_head(b, seq.slot_in, h);
-#pragma unroll
-        for (int t = 0; t < TILES; ++t) {
-#pragma unroll
-            for (int x = 0; x < 8; x += 2) {
+        UNROLL for (int t = 0; t < TILES; ++t) {
+            UNROLL for (int x = 0; x < 8; x += 2) {
                 const int     r = tile_row(top(t), x % 4);
                 const float * row =
                         from != nullptr && r < b.d_k ? from + (int64_t) r * b.d_v : nullptr;
@@ -160,10 +151,8 @@ template <int DK> struct chunk_state {
             return;
         }
         float * to = cuda_head(b, slot, h);
-#pragma unroll
-        for (int t = 0; t < TILES; ++t) {
-#pragma unroll
-            for (int x = 0; x < 8; x += 2) {
+        UNROLL for (int t = 0; t < TILES; ++t) {
+            UNROLL for (int x = 0; x < 8; x += 2) {
                 const int r = tile_row(top(t), x % 4);
                 if (r < b.d_k) {
                     const int j = begin + tile_col(x / 4, x % 4);
@@ -175,8 +164,7 @@ template <int DK> struct chunk_state {
     }
 
     __device__ __forceinline__ void share(const chunk_right & right) const {
-#pragma unroll
-        for (int t = 0; t < TILES; ++t) {
+        UNROLL for (int t = 0; t < TILES; ++t) {
             if (there(t)) {
                 right.put(top(t), S[t]);
             }
@@ -185,10 +173,8 @@ template <int DK> struct chunk_state {
 
     // S ← gate ∘ S, per row
     __device__ __forceinline__ void scale_rows(const float * gate, int d_k) {
-#pragma unroll
-        for (int t = 0; t < TILES; ++t) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
+        UNROLL for (int t = 0; t < TILES; ++t) {
+            UNROLL for (int i = 0; i < 4; ++i) {
                 const float y = chunk_at(gate, tile_row(top(t), i), d_k);
                 S[t][0][i] *= y;
                 S[t][1][i] *= y;
@@ -197,10 +183,8 @@ template <int DK> struct chunk_state {
     }
 
     __device__ __forceinline__ void scale(float gate) {
-#pragma unroll
-        for (int t = 0; t < TILES; ++t) {
-#pragma unroll
-            for (int x = 0; x < 8; ++x) {
+        UNROLL for (int t = 0; t < TILES; ++t) {
+            UNROLL for (int x = 0; x < 8; ++x) {
                 S[t][x / 4][x % 4] *= gate;
             }
         }
@@ -215,10 +199,8 @@ template <int DK> struct chunk_state {
     static __device__ __forceinline__ void left(
             const float * const * key, int step, int d_k, float a[TILES][4]) {
         const float * k[2] = { key[factor_of(step)], key[factor_of(step) + 1] };
-#pragma unroll
-        for (int t = 0; t < TILES; ++t) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
+        UNROLL for (int t = 0; t < TILES; ++t) {
+            UNROLL for (int i = 0; i < 4; ++i) {
                 const int r = top(t) + (int) threadIdx.x % 32 / 4 + i % 2 * 8;
                 a[t][i] = r < d_k ? k[i / 2][r] : 0.0f;
             }
@@ -238,19 +220,16 @@ template <int DK> struct chunk_state {
             mma_split   b[2][2];
             U.get(step, 0, b[0]);
             U.get(step, 1, b[1]);
-#pragma unroll
-            for (int t = 0; t < TILES; ++t) {
+            UNROLL for (int t = 0; t < TILES; ++t) {
                 if (there(t)) {
                     mma_split a[4];
-#pragma unroll
-                    for (int i = 0; i < 4; ++i) {
+                    UNROLL for (int i = 0; i < 4; ++i) {
                         a[i] = mma_split_of(y[i / 2] * now[t][i]);
                     }
                     mma_add(S[t][0], a, b[0]);
                     mma_add(S[t][1], a, b[1]);
                 }
-#pragma unroll
-                for (int i = 0; i < 4; ++i) {
+                UNROLL for (int i = 0; i < 4; ++i) {
                     now[t][i] = next[t][i];
                 }
             }
@@ -261,14 +240,11 @@ template <int DK> struct chunk_state {
     __device__ __forceinline__ void add_one(
             const float * key, int d_k, int e, const chunk_right & U) {
         float u[4];
-#pragma unroll
-        for (int x = 0; x < 4; ++x) {
+        UNROLL for (int x = 0; x < 4; ++x) {
             u[x] = U.get_one(e, x / 2, tile_col(0, x % 2));
         }
-#pragma unroll
-        for (int t = 0; t < TILES; ++t) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
+        UNROLL for (int t = 0; t < TILES; ++t) {
+            UNROLL for (int i = 0; i < 4; ++i) {
                 const float k = chunk_at(key, tile_row(top(t), i), d_k);
                 S[t][0][i] = fmaf(k, u[i % 2], S[t][0][i]);
                 S[t][1][i] = fmaf(k, u[2 + i % 2], S[t][1][i]);
@@ -355,8 +331,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
             const int  t = is ? t_key : range.n - 1;
             const int  f = is ? f_key : s.n_h - 1;
             float      in = 1.0f, out = 1.0f;
-#pragma unroll 8
-            for (int x = 0; x < (s.gate_width == 1 ? range.n : 0); ++x) {
+            UNROLL_BY(8) for (int x = 0; x < (s.gate_width == 1 ? range.n : 0); ++x) {
                 in *= x <= t ? sh_gate[x] : 1.0f;
                 out *= x > t ? sh_gate[x] : 1.0f;
             }
@@ -371,8 +346,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
             }
         }
         float V[2][4]; // loaded early, used below
-#pragma unroll
-        for (int i = 0; i < 4; i += 2) {
+        UNROLL for (int i = 0; i < 4; i += 2) {
             const int     e = tile_row(top, i);
             const bool    has = e < n_factors && !(rank_one && e % 2 == 0);
             const int     f = rank_one ? 0 : f_v[i / 2];
@@ -380,8 +354,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
                     has ? values + f * s.v.factor + (first + t_v[i / 2]) * s.v.token : nullptr;
             const bool  scaled = !SOLVE && has && s.beta.data != nullptr;
             const float in = scaled ? cuda_row(s.beta, h, 0, first + e)[0] : 1.0f;
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
+            UNROLL for (int half = 0; half < 2; ++half) {
                 const float2 pair = chunk_pair_at(v, begin + tile_col(half, i), b.d_v, a.aligned);
                 V[half][i] = scaled ? pair.x * in : pair.x;
                 V[half][i + 1] = scaled ? pair.y * in : pair.y;
@@ -396,8 +369,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
         float     R[2][4] = {}, O[2][4] = {};
         chunk_row row[2];
         if (SOLVE && top < n_factors) {
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
+            UNROLL for (int i = 0; i < 2; ++i) {
                 const int  e = top + g + 8 * i;
                 const bool has = e < n_factors && !(rank_one && e % 2 == 1); // others read nothing
                 row[i] = { channel ? a.key_in + (rows * s.n_h + e) * b.d_k : sh_key[e],
@@ -410,8 +382,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
             }
         }
         if (top < range.n) {
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
+            UNROLL for (int i = 0; i < 2; ++i) {
                 const int t = top + g + 8 * i;
                 row[i] = { channel ? a.query_in + (rows + t) * b.d_k
                                    : query + (first + t) * s.q.token,
@@ -426,8 +397,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
 
         if constexpr (SOLVE) {
             // R = V − (P ∘ K) S
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
+            UNROLL for (int i = 0; i < 4; ++i) {
                 const float y = sh_in[tile_row(top, i)];
                 R[0][i] = fmaf(-y, R[0][i], V[0][i]);
                 R[1][i] = fmaf(-y, R[1][i], V[1][i]);
@@ -438,8 +408,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
             // U = T R; T is zero above the diagonal
             float U[2][4] = {};
             if (top < n_factors) {
-#pragma unroll
-                for (int i = 0; i < 2; ++i) {
+                UNROLL for (int i = 0; i < 2; ++i) {
                     const int e = top + g + 8 * i;
                     row[i] = { a.solve + (rows * s.n_h + e) * CHUNK_FACTORS,
                         e < n_factors ? CHUNK_FACTORS : 0 };
@@ -453,21 +422,18 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
 
         // O = scale ((P ∘ Q) S + A U)
         if (top < range.n) {
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
+            UNROLL for (int i = 0; i < 2; ++i) {
                 const int t = top + g + 8 * i;
                 row[i] = { a.read + (rows + t) * CHUNK_FACTORS, t < range.n ? CHUNK_FACTORS : 0 };
             }
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
+            UNROLL for (int i = 0; i < 4; ++i) {
                 const int   t = tile_row(top, i);
                 const float y = t < range.n ? sh_in[t * s.n_h] : 0.0f;
                 O[0][i] *= y;
                 O[1][i] *= y;
             }
             chunk_multiply<true>(O, row, groups, right);
-#pragma unroll
-            for (int i = 0; i < 4; i += 2) {
+            UNROLL for (int i = 0; i < 4; i += 2) {
                 const int t = tile_row(top, i);
                 if (t >= range.n) {
                     continue;
@@ -475,8 +441,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
                 const bool  divide = !SOLVE && a.below.data != nullptr;
                 const float below = divide ? cuda_row(a.below, h, 0, first + t)[0] : 1.0f;
                 float *     out = s.out + ((first + t) * b.n_head + h) * b.d_v;
-#pragma unroll
-                for (int half = 0; half < 2; ++half) {
+                UNROLL for (int half = 0; half < 2; ++half) {
                     float y[2] = { s.scale * O[half][i], s.scale * O[half][i + 1] };
                     if (divide) {
                         y[0] = __fdiv_rn(y[0], below);
@@ -489,15 +454,13 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
         }
 
         if (range.stepped) { // S ← g ∘ S + k_e u_eᵀ
-#pragma unroll 1
-            for (int e = 0, t = 0; t < range.n; ++t) {
+            UNROLL_BY(1) for (int e = 0, t = 0; t < range.n; ++t) {
                 if (channel) {
                     S.scale_rows(gates + (first + t) * s.gate.token, b.d_k);
                 } else if (s.gate_width == 1) {
                     S.scale(sh_gate[t]);
                 }
-#pragma unroll 1
-                for (int f = 0; f < s.n_h; ++f, ++e) {
+                UNROLL_BY(1) for (int f = 0; f < s.n_h; ++f, ++e) {
                     S.add_one(sh_key[e], b.d_k, e, right);
                 }
                 S.store(b, seq, h, begin, range.begin + t + 1);

@@ -84,7 +84,7 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
     int e_next = tid / 32; // its place in the buffer that is filled next
 
     const auto fetch = [&](int64_t e0, int x) { // starts to copy factors from e0 into buffer x
-#pragma unroll 1
+        UNROLL_BY(1)
         for (; e_next < FACTORS && e0 + e_next < total; e_next += n_warps, advance(n_warps)) {
             const int e = e_next;
             copy(sh_k[x][e], a.k, f_next);
@@ -144,16 +144,14 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
             float y[tile::COLS];
             if (RW) { // S ← S − w uᵀ + k vᵀ
                 S.columns(sh_v[x][e], y);
-#pragma unroll
-                for (int c = 0; c < tile::COLS; ++c) {
+                UNROLL for (int c = 0; c < tile::COLS; ++c) {
                     u[c] = -u[c];
                 }
                 S.add(sh_w[x][RW ? e : 0], u);
             } else { // S ← S + k δᵀ,  δ = β (v − Sᵀ k)
                 S.dot(sh_k[x][e], u);
                 S.columns(sh_v[x][e], y);
-#pragma unroll
-                for (int c = 0; c < tile::COLS; ++c) {
+                UNROLL for (int c = 0; c < tile::COLS; ++c) {
                     y[c] = sh_beta[x][e] * (y[c] - u[c]);
                 }
             }

@@ -110,6 +110,6 @@ static void launch_chunk(Launch & launch, const householder_cuda_args & scan,
     const dim3 blocks(
             (unsigned) (seqs * b.n_head), (unsigned) ((b.d_v + CHUNK_COLS - 1) / CHUNK_COLS));
     with_instance(b.d_k, [&](auto size) {
-        launch(chunk_scan<decltype(size)::DK, SOLVE>, blocks, threads, args);
+        launch(chunk_scan<decltype(size)::value, SOLVE>, blocks, threads, args);
     });
 }

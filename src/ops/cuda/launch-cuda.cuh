@@ -17,6 +17,15 @@ static inline path_gpu gpu_of(const ggml_backend_cuda_context & ctx) {
     return { ampere_mma_available(device.cc), device.cc / 10, device.nsm };
 }
 
+// The work buffer of a node, from ggml-cuda's pool, whose memory a captured graph may keep
+struct work_buffer {
+    ggml_cuda_pool_alloc<float> memory;
+    float *                     data;
+
+    work_buffer(ggml_backend_cuda_context & ctx, int64_t floats)
+        : memory(ctx.pool()), data(floats > 0 ? memory.alloc((size_t) floats) : nullptr) {}
+};
+
 struct stream_launch {
     cudaStream_t stream;
 

@@ -66,36 +66,17 @@ static __global__ void householder_plain(const householder_cuda_args a) {
 template <int DK, typename Launch>
 static void launch_householder_step(
         Launch & launch, const householder_cuda_args & args, int64_t n_seqs) {
-    const bool rw = args.r.data != nullptr;
-    const int  gate = args.gate_width == 0   ? HOUSEHOLDER_GATE_NONE
-                      : args.gate_width == 1 ? HOUSEHOLDER_GATE_HEAD
-                                             : HOUSEHOLDER_GATE_CHANNEL;
-    switch (gate + 3 * rw) {
-        case 0:
-            launch_tiles<DK>(
-                    launch, householder_step<DK, HOUSEHOLDER_GATE_NONE, false>, args, n_seqs);
-            break;
-        case 1:
-            launch_tiles<DK>(
-                    launch, householder_step<DK, HOUSEHOLDER_GATE_HEAD, false>, args, n_seqs);
-            break;
-        case 2:
-            launch_tiles<DK>(
-                    launch, householder_step<DK, HOUSEHOLDER_GATE_CHANNEL, false>, args, n_seqs);
-            break;
-        case 3:
-            launch_tiles<DK>(
-                    launch, householder_step<DK, HOUSEHOLDER_GATE_NONE, true>, args, n_seqs);
-            break;
-        case 4:
-            launch_tiles<DK>(
-                    launch, householder_step<DK, HOUSEHOLDER_GATE_HEAD, true>, args, n_seqs);
-            break;
-        default:
-            launch_tiles<DK>(
-                    launch, householder_step<DK, HOUSEHOLDER_GATE_CHANNEL, true>, args, n_seqs);
-            break;
-    }
+    const int gate = args.gate_width == 0   ? HOUSEHOLDER_GATE_NONE
+                     : args.gate_width == 1 ? HOUSEHOLDER_GATE_HEAD
+                                            : HOUSEHOLDER_GATE_CHANNEL;
+    with_constant<HOUSEHOLDER_GATE_NONE, HOUSEHOLDER_GATE_HEAD, HOUSEHOLDER_GATE_CHANNEL>(
+            gate, [&](auto g) {
+                with_constant<false, true>(args.r.data != nullptr, [&](auto rw) {
+                    launch_tiles<DK>(launch,
+                            householder_step<DK, decltype(g)::value, decltype(rw)::value>, args,
+                            n_seqs);
+                });
+            });
 }
 
 static inline int householder_form(const struct ggml_tensor * op) {
@@ -163,7 +144,7 @@ static void launch_householder(const struct ggml_tensor * dst, const struct path
     }
     if (choice.step) {
         const bool step = with_instance(dims.d_k, [&](auto size) {
-            launch_householder_step<decltype(size)::DK>(launch, args, dims.n_seqs);
+            launch_householder_step<decltype(size)::value>(launch, args, dims.n_seqs);
         });
         if (!step) {
             launch_plain(launch, householder_plain, args, dims.n_seqs);

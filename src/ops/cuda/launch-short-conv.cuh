@@ -66,8 +66,7 @@ static __device__ __forceinline__ void conv_weights(
             return;
         }
     }
-#pragma unroll
-    for (int w = 0; w < WIDTH; ++w) {
+    UNROLL for (int w = 0; w < WIDTH; ++w) {
         weight[w] = from[w];
     }
 }
@@ -96,17 +95,14 @@ static __device__ __forceinline__ void conv_run(
         const float * from = a.x + (seq.first + begin) * a.x_token + c;
 
         float x[RUN + TAIL]; // input begin − TAIL and those after it
-#pragma unroll
-        for (int i = 0; i < TAIL; ++i) {
+        UNROLL for (int i = 0; i < TAIL; ++i) {
             x[i] = conv_input(a, seq, begin - TAIL + i, c);
         }
-#pragma unroll
-        for (int i = 0; i < RUN; ++i, from += a.x_token) {
+        UNROLL for (int i = 0; i < RUN; ++i, from += a.x_token) {
             x[TAIL + i] = i + shift < n ? *from : 0.0f;
         }
         if (shift) {
-#pragma unroll
-            for (int i = 0; i < RUN; ++i, y += b.d_v) {
+            UNROLL for (int i = 0; i < RUN; ++i, y += b.d_v) {
                 if (i < n) {
                     *y = x[i];
                 }
@@ -115,12 +111,10 @@ static __device__ __forceinline__ void conv_run(
         }
         float weight[WIDTH];
         conv_weights<WIDTH>(a, c, weight);
-#pragma unroll
-        for (int i = 0; i < RUN; ++i, y += b.d_v) {
+        UNROLL for (int i = 0; i < RUN; ++i, y += b.d_v) {
             if (i < n) {
                 float sum = bias;
-#pragma unroll
-                for (int w = 0; w < WIDTH; ++w) {
+                UNROLL for (int w = 0; w < WIDTH; ++w) {
                     sum = fmaf(weight[w], x[i + w], sum);
                 }
                 *y = conv_activate(a.activation, sum);

@@ -3,7 +3,6 @@
 // GGML_OP_SIGNED_SCAN: from the node to its kernels.
 
 #include "launch-chunk.cuh"
-#include "mlstm-normalize.cuh"
 #include "plain-column.cuh"
 #include "signed-step.cuh"
 
@@ -110,25 +109,17 @@ static __global__ void signed_plain(const signed_cuda_args a) {
 template <int DK, typename Launch>
 static void launch_signed_step(
         Launch & launch, const signed_cuda_args & args, bool bonus, int64_t n_seqs) {
-    switch (args.kind) {
-        case SIGNED_SCAN_ELEMENT:
-            launch_tiles<DK>(launch, signed_step<DK, SIGNED_MODE_ELEMENT, false>, args, n_seqs);
-            break;
-        case SIGNED_SCAN_CHANNEL:
-            if (bonus) {
-                launch_tiles<DK>(launch, signed_step<DK, SIGNED_MODE_CHANNEL, true>, args, n_seqs);
-            } else {
-                launch_tiles<DK>(launch, signed_step<DK, SIGNED_MODE_CHANNEL, false>, args, n_seqs);
-            }
-            break;
-        default:
-            if (bonus) {
-                launch_tiles<DK>(launch, signed_step<DK, SIGNED_MODE_HEAD, true>, args, n_seqs);
-            } else {
-                launch_tiles<DK>(launch, signed_step<DK, SIGNED_MODE_HEAD, false>, args, n_seqs);
-            }
-            break;
+    if (args.kind == SIGNED_SCAN_ELEMENT) {
+        launch_tiles<DK>(launch, signed_step<DK, SIGNED_MODE_ELEMENT, false>, args, n_seqs);
+        return;
     }
+    const int mode = args.kind == SIGNED_SCAN_CHANNEL ? SIGNED_MODE_CHANNEL : SIGNED_MODE_HEAD;
+    with_constant<SIGNED_MODE_HEAD, SIGNED_MODE_CHANNEL>(mode, [&](auto m) {
+        with_constant<false, true>(bonus, [&](auto b) {
+            launch_tiles<DK>(
+                    launch, signed_step<DK, decltype(m)::value, decltype(b)::value>, args, n_seqs);
+        });
+    });
 }
 
 // A transition per element (Mamba), and a bonus without a gate per channel, which no family has,
@@ -240,7 +231,7 @@ static void launch_signed(const struct ggml_tensor * dst, const struct path_gpu 
     }
     if (choice.step) {
         const bool step = with_instance(dims.d_k, [&](auto size) {
-            launch_signed_step<decltype(size)::DK>(launch, args, params.bonus != 0, dims.n_seqs);
+            launch_signed_step<decltype(size)::value>(launch, args, params.bonus != 0, dims.n_seqs);
         });
         if (!step) {
             launch_plain(launch, signed_plain, args, dims.n_seqs);

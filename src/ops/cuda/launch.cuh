@@ -66,31 +66,21 @@ static void launch_tiles(Launch & launch, Kernel kernel, const Args & args, int6
             dim3((unsigned) (32 * warps)), args);
 }
 
-// The sizes that step and chunk kernels are compiled for. Calls `call(instance<DK>())` with the
-// smallest DK ≥ d_k; returns false if there is none.
-template <int N> struct instance {
-    static constexpr int DK = N;
+// A number that is known at compile time. Calls `call(constant<N>())` with the first N of a list
+// that is at least n; returns false if there is none.
+template <int N> struct constant {
+    static constexpr int value = N;
 };
 
+template <int... LIST, typename Call> static bool with_constant(int64_t n, Call && call) {
+    bool done = false;
+    ((done = done || (n <= LIST && (call(constant<LIST>()), true))), ...);
+    return done;
+}
+
+// With the sizes that step and chunk kernels are compiled for.
 template <typename Call> static bool with_instance(int64_t d_k, Call && call) {
-    if (d_k <= 16) {
-        call(instance<16>());
-    } else if (d_k <= 32) {
-        call(instance<32>());
-    } else if (d_k <= 64) {
-        call(instance<64>());
-    } else if (d_k <= 96) {
-        call(instance<96>());
-    } else if (d_k <= 128) {
-        call(instance<128>());
-    } else if (d_k <= 192) {
-        call(instance<192>());
-    } else if (d_k <= 256) {
-        call(instance<256>());
-    } else {
-        return false;
-    }
-    return true;
+    return with_constant<16, 32, 64, 96, 128, 192, 256>(d_k, call);
 }
 
 enum { PLAIN_THREADS = 128, MIN_COLUMNS = 32, MAX_GRID_Y = 65535 };

@@ -17,6 +17,8 @@
 //     B: [m][g], [m + 4][g]
 //     C: [g][2m], [g][2m + 1], [g + 8][2m], [g + 8][2m + 1]
 
+#include "scan-device.cuh"
+
 #include <stdint.h>
 
 struct mma_split {
@@ -34,8 +36,7 @@ static __device__ __forceinline__ mma_split mma_split_of(float x) {
 }
 
 static __device__ __forceinline__ void mma_split_four(const float x[4], mma_split s[4]) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    UNROLL for (int i = 0; i < 4; ++i) {
         s[i] = mma_split_of(x[i]);
     }
 }
@@ -67,8 +68,7 @@ static __device__ __forceinline__ void mma_add(
     mma_tf32(sum, a_lo, b_hi);
     mma_tf32(sum, a_hi, b_lo);
     mma_tf32(sum, a_hi, b_hi);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    UNROLL for (int i = 0; i < 4; ++i) {
         c[i] += sum[i];
     }
 }

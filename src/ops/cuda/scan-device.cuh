@@ -6,6 +6,11 @@
 
 #include <stdint.h>
 
+// UNROLL for (…): completely, or n times
+#define UNROLL            _Pragma("unroll")
+#define UNROLL_BY(n)      UNROLL_TEXT(unroll n)
+#define UNROLL_TEXT(text) _Pragma(#text)
+
 // Waits for the earlier kernels of the stream. ggml-cuda lets a kernel begin before they end
 // (programmatic dependent launch), so every kernel here calls this first.
 static __device__ __forceinline__ void cuda_wait() {
@@ -136,16 +141,14 @@ static __device__ __forceinline__ int cuda_find_piece(
     for (int s0 = 0; s0 < n_seqs; s0 += 32) {
         const int n = s0 + lane < n_seqs ? count(s0 + lane) : 0;
         int       end = n; // the pieces of this lane's sequence and of those before
-#pragma unroll
-        for (int x = 1; x < 32; x *= 2) {
+        UNROLL for (int x = 1; x < 32; x *= 2) {
             const int before = __shfl_up_sync(0xFFFFFFFF, end, x);
             end += lane >= x ? before : 0;
         }
         const int total = __shfl_sync(0xFFFFFFFF, end, 31);
         if (index < total) {
             int which = index < end && index >= end - n ? lane : 0; // of one lane
-#pragma unroll
-            for (int x = 16; x > 0; x /= 2) {
+            UNROLL for (int x = 16; x > 0; x /= 2) {
                 which |= __shfl_xor_sync(0xFFFFFFFF, which, x);
             }
             *piece = index - __shfl_sync(0xFFFFFFFF, end - n, which);
@@ -268,18 +271,15 @@ template <int DK> struct cuda_tile {
         if (from != nullptr && in_pairs(b)) {
             const bool there = begin + col(0) < b.d_v;
             from += (int64_t) row(0, 0) * b.d_v + begin + col(0);
-#pragma unroll
-            for (int i = 0; i < ROWS; ++i, from += next_row(b, i)) {
+            UNROLL for (int i = 0; i < ROWS; ++i, from += next_row(b, i)) {
                 const float2 pair = there ? cuda_load_pair(from) : make_float2(0.0f, 0.0f);
                 S[0][i] = pair.x;
                 S[1][i] = pair.y;
             }
             return;
         }
-#pragma unroll
-        for (int i = 0; i < ROWS; ++i) {
-#pragma unroll
-            for (int n = 0; n < COLS; ++n) {
+        UNROLL for (int i = 0; i < ROWS; ++i) {
+            UNROLL for (int n = 0; n < COLS; ++n) {
                 const int r = row(i / 4, i % 4);
                 const int j = begin + col(n);
                 S[n][i] = from != nullptr && r < b.d_k && j < b.d_v ? from[(int64_t) r * b.d_v + j]
@@ -297,8 +297,7 @@ template <int DK> struct cuda_tile {
         }
         float * to = cuda_head(b, slot, h);
         to += (int64_t) row(0, 0) * b.d_v + begin + col(0);
-#pragma unroll
-        for (int i = 0; i < ROWS; ++i, to += next_row(b, i)) {
+        UNROLL for (int i = 0; i < ROWS; ++i, to += next_row(b, i)) {
             if (row(i / 4, i % 4) < b.d_k) {
                 cuda_put_pair(b, to, b.d_v - begin - col(0), S[0][i], S[1][i]);
             }
@@ -307,8 +306,7 @@ template <int DK> struct cuda_tile {
 
     // sum over the lanes that share a column; each of them gets the sum
     static __device__ __forceinline__ float sum_rows(float x) {
-#pragma unroll
-        for (int lanes = COL_LANES; lanes < 32; lanes *= 2) {
+        UNROLL for (int lanes = COL_LANES; lanes < 32; lanes *= 2) {
             x += __shfl_xor_sync(0xFFFFFFFF, x, lanes);
         }
         return x;
@@ -316,34 +314,28 @@ template <int DK> struct cuda_tile {
 
     // Sᵀ x for the columns of this lane
     __device__ __forceinline__ void dot(const float4 * x, float out[COLS]) const {
-#pragma unroll
-        for (int n = 0; n < COLS; ++n) {
+        UNROLL for (int n = 0; n < COLS; ++n) {
             out[n] = 0.0f;
         }
-#pragma unroll
-        for (int m = 0; m < QUADS; ++m) {
+        UNROLL for (int m = 0; m < QUADS; ++m) {
             const float4 a = x[quad(m)];
-#pragma unroll
-            for (int n = 0; n < COLS; ++n) {
+            UNROLL for (int n = 0; n < COLS; ++n) {
                 out[n] = fmaf(S[n][4 * m + 0], a.x, out[n]);
                 out[n] = fmaf(S[n][4 * m + 1], a.y, out[n]);
                 out[n] = fmaf(S[n][4 * m + 2], a.z, out[n]);
                 out[n] = fmaf(S[n][4 * m + 3], a.w, out[n]);
             }
         }
-#pragma unroll
-        for (int n = 0; n < COLS; ++n) {
+        UNROLL for (int n = 0; n < COLS; ++n) {
             out[n] = sum_rows(out[n]);
         }
     }
 
     // S ← S + x yᵀ
     __device__ __forceinline__ void add(const float4 * x, const float y[COLS]) {
-#pragma unroll
-        for (int m = 0; m < QUADS; ++m) {
+        UNROLL for (int m = 0; m < QUADS; ++m) {
             const float4 a = x[quad(m)];
-#pragma unroll
-            for (int n = 0; n < COLS; ++n) {
+            UNROLL for (int n = 0; n < COLS; ++n) {
                 S[n][4 * m + 0] = fmaf(a.x, y[n], S[n][4 * m + 0]);
                 S[n][4 * m + 1] = fmaf(a.y, y[n], S[n][4 * m + 1]);
                 S[n][4 * m + 2] = fmaf(a.z, y[n], S[n][4 * m + 2]);
@@ -354,11 +346,9 @@ template <int DK> struct cuda_tile {
 
     // S ← g ∘ S, per key channel
     __device__ __forceinline__ void scale_rows(const float4 * g) {
-#pragma unroll
-        for (int m = 0; m < QUADS; ++m) {
+        UNROLL for (int m = 0; m < QUADS; ++m) {
             const float4 a = g[quad(m)];
-#pragma unroll
-            for (int n = 0; n < COLS; ++n) {
+            UNROLL for (int n = 0; n < COLS; ++n) {
                 S[n][4 * m + 0] *= a.x;
                 S[n][4 * m + 1] *= a.y;
                 S[n][4 * m + 2] *= a.z;
@@ -369,10 +359,8 @@ template <int DK> struct cuda_tile {
 
     // S ← g S
     __device__ __forceinline__ void scale(float g) {
-#pragma unroll
-        for (int i = 0; i < ROWS; ++i) {
-#pragma unroll
-            for (int n = 0; n < COLS; ++n) {
+        UNROLL for (int i = 0; i < ROWS; ++i) {
+            UNROLL for (int n = 0; n < COLS; ++n) {
                 S[n][i] *= g;
             }
         }
@@ -383,8 +371,7 @@ template <int DK> struct cuda_tile {
     __device__ __forceinline__ void put(const cuda_batch & b, int h, int begin, int64_t t,
             const float x[COLS], float factor, bool divide, float below, float * out) const {
         float mine = 0.0f;
-#pragma unroll
-        for (int n = 0; n < COLS; ++n) {
+        UNROLL for (int n = 0; n < COLS; ++n) {
             // multiplied first: otherwise the compiler indexes x and moves it to local memory
             const float y = factor * x[n];
             mine = row_lane == n ? y : mine;
@@ -455,16 +442,14 @@ static __device__ __forceinline__ void cuda_copy_row(
         float4 * to, const float * from, int n, int padded, bool aligned) {
     const int lane = (int) threadIdx.x % 32;
     if (aligned) {
-#pragma unroll
-        for (int x = 0; x < (MAX + 127) / 128; ++x) {
+        UNROLL for (int x = 0; x < (MAX + 127) / 128; ++x) {
             const int i = 32 * x + lane;
             if (4 * i < padded) {
                 cuda_copy_four(to + i, from + 4 * i, 4 * i < n);
             }
         }
     } else {
-#pragma unroll 1
-        for (int i = lane; i < padded; i += 32) {
+        UNROLL_BY(1) for (int i = lane; i < padded; i += 32) {
             cuda_copy((float *) to + i, from + i, i < n);
         }
     }

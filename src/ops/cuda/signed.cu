@@ -3,10 +3,6 @@
 
 void cuda_signed_scan(ggml_backend_cuda_context & ctx, const ggml_tensor * dst) {
     const path_gpu gpu = gpu_of(ctx);
-    const int64_t  n = signed_work_floats(dst, gpu);
-
-    // from ggml-cuda's pool, whose memory a captured graph may keep
-    ggml_cuda_pool_alloc<float> work(ctx.pool());
-    launch_signed(
-            dst, gpu, n > 0 ? work.alloc((size_t) n) : nullptr, stream_launch{ ctx.stream() });
+    work_buffer    work(ctx, signed_work_floats(dst, gpu));
+    launch_signed(dst, gpu, work.data, stream_launch{ ctx.stream() });
 }

@@ -60,9 +60,8 @@ SIMD_INLINE void transpose_quarters(rows_i v[4]) {
 
 // 32 bytes of each row, which begin at p[r] + offset → v[i]: bytes 4 i … 4 i + 3 of each row
 SIMD_INLINE void rows_load_32(const char * const p[HEIGHT], int64_t offset, rows_i v[FOURS]) {
-    __m512i     u[FOURS]; // two rows in each: [bytes 0 … 15, bytes 16 … 31] of r and of r + 4
-#    pragma GCC unroll 8
-    for (int i = 0; i < FOURS; ++i) {
+    __m512i u[FOURS]; // two rows in each: [bytes 0 … 15, bytes 16 … 31] of r and of r + 4
+    UNROLL(8) for (int i = 0; i < FOURS; ++i) {
         const int r = i % 4 + i / 4 * 8;
         u[i] = _mm512_inserti64x4(
                 _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *) (p[r] + offset))),
@@ -70,8 +69,7 @@ SIMD_INLINE void rows_load_32(const char * const p[HEIGHT], int64_t offset, rows
     }
     transpose_quarters(u);
     transpose_quarters(u + 4);
-#    pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
+    UNROLL(4) for (int i = 0; i < 4; ++i) {
         v[i] = _mm512_shuffle_i32x4(u[i], u[i + 4], 0x88);
         v[i + 4] = _mm512_shuffle_i32x4(u[i], u[i + 4], 0xdd);
     }
@@ -79,11 +77,9 @@ SIMD_INLINE void rows_load_32(const char * const p[HEIGHT], int64_t offset, rows
 
 // The same for 16 bytes
 SIMD_INLINE void rows_load_16(const char * const p[HEIGHT], int64_t offset, rows_i v[4]) {
-#    pragma GCC unroll 4
-    for (int r = 0; r < 4; ++r) { // rows r, r + 4, r + 8 and r + 12
+    UNROLL(4) for (int r = 0; r < 4; ++r) { // rows r, r + 4, r + 8 and r + 12
         __m128i q[4];
-#    pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) {
+        UNROLL(4) for (int i = 0; i < 4; ++i) {
             q[i] = _mm_loadu_si128((const __m128i *) (p[r + 4 * i] + offset));
         }
         v[r] = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_set_m128i(q[1], q[0])),
@@ -154,22 +150,19 @@ SIMD_INLINE void transpose_quarters(rows_i v[4]) {
 
 SIMD_INLINE void rows_load_32(const char * const p[HEIGHT], int64_t offset, rows_i v[FOURS]) {
     __m256i u[FOURS]; // [bytes 0 … 15, bytes 16 … 31] of a row
-#    pragma GCC unroll 8
-    for (int r = 0; r < HEIGHT; ++r) {
+    UNROLL(8) for (int r = 0; r < HEIGHT; ++r) {
         u[r] = _mm256_loadu_si256((const __m256i *) (p[r] + offset));
     }
     transpose_quarters(u);
     transpose_quarters(u + 4);
-#    pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
+    UNROLL(4) for (int i = 0; i < 4; ++i) {
         v[i] = _mm256_permute2x128_si256(u[i], u[i + 4], 0x20);
         v[i + 4] = _mm256_permute2x128_si256(u[i], u[i + 4], 0x31);
     }
 }
 
 SIMD_INLINE void rows_load_16(const char * const p[HEIGHT], int64_t offset, rows_i v[4]) {
-#    pragma GCC unroll 4
-    for (int r = 0; r < 4; ++r) { // rows r and r + 4
+    UNROLL(4) for (int r = 0; r < 4; ++r) { // rows r and r + 4
         v[r] = _mm256_set_m128i(_mm_loadu_si128((const __m128i *) (p[r + 4] + offset)),
                 _mm_loadu_si128((const __m128i *) (p[r] + offset)));
     }

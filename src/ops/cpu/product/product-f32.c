@@ -58,15 +58,12 @@ static bool supports(const struct ggml_tensor * dst) {
 // bits of the row number and those of the column number.
 SIMD_INLINE void transpose(vec v[VEC]) {
     vec u[VEC];
-#pragma GCC unroll 4
-    for (int n = 1; n < VEC; n *= 2) {
-#pragma GCC unroll 8
-        for (int i = 0; i < VEC / 2; ++i) {
+    UNROLL(4) for (int n = 1; n < VEC; n *= 2) {
+        UNROLL(8) for (int i = 0; i < VEC / 2; ++i) {
             u[2 * i] = __builtin_shufflevector(v[i], v[i + VEC / 2], INTERLEAVE_LO);
             u[2 * i + 1] = __builtin_shufflevector(v[i], v[i + VEC / 2], INTERLEAVE_HI);
         }
-#pragma GCC unroll 16
-        for (int i = 0; i < VEC; ++i) {
+        UNROLL(16) for (int i = 0; i < VEC; ++i) {
             v[i] = u[i];
         }
     }
@@ -135,32 +132,25 @@ static void prepare(const struct product * p, char * out, int64_t i, int64_t n) 
 SIMD_INLINE void multiply_rows(
         const float * part, const float * tile, int64_t n, int n_vecs, float * sums, bool add) {
     vec acc[ROWS][TILE_VECS];
-#pragma GCC unroll 6
-    for (int r = 0; r < ROWS; ++r) {
-#pragma GCC unroll 4
-        for (int i = 0; i < n_vecs; ++i) {
+    UNROLL(6) for (int r = 0; r < ROWS; ++r) {
+        UNROLL(4) for (int i = 0; i < n_vecs; ++i) {
             acc[r][i] = (vec) { 0.0f };
         }
     }
     for (int64_t k = 0; k < n; ++k) {
         vec x[TILE_VECS];
-#pragma GCC unroll 4
-        for (int i = 0; i < n_vecs; ++i) {
+        UNROLL(4) for (int i = 0; i < n_vecs; ++i) {
             x[i] = vec_load(tile + (k * n_vecs + i) * VEC);
         }
-#pragma GCC unroll 6
-        for (int r = 0; r < ROWS; ++r) {
+        UNROLL(6) for (int r = 0; r < ROWS; ++r) {
             const vec w = vec_set1(part[r * PART_STRIDE + k]);
-#pragma GCC unroll 4
-            for (int i = 0; i < n_vecs; ++i) {
+            UNROLL(4) for (int i = 0; i < n_vecs; ++i) {
                 acc[r][i] = vec_fma(w, x[i], acc[r][i]);
             }
         }
     }
-#pragma GCC unroll 6
-    for (int r = 0; r < ROWS; ++r) {
-#pragma GCC unroll 4
-        for (int i = 0; i < n_vecs; ++i) {
+    UNROLL(6) for (int r = 0; r < ROWS; ++r) {
+        UNROLL(4) for (int i = 0; i < n_vecs; ++i) {
             float * out = sums + r * SUMS_STRIDE + i * VEC;
             vec_store(out, add ? vec_load(out) + acc[r][i] : acc[r][i]);
         }

@@ -315,44 +315,33 @@ SIMD_INLINE void multiply_columns(const struct row_block * w, const struct colum
     rows_i    dot[COLUMNS][VECS];
     const int n_fours = N_FOURS / f.n_parts;
     for (int part = 0; part < f.n_parts; ++part) {
-#    pragma GCC unroll 4
-        for (int first = 0; first < n_fours; first += f.run) {
-#    pragma GCC unroll 8
-            for (int c = 0; c < n; ++c) {
-#    pragma GCC unroll 2
-                for (int v = 0; v < VECS; ++v) {
+        UNROLL(4) for (int first = 0; first < n_fours; first += f.run) {
+            UNROLL(8) for (int c = 0; c < n; ++c) {
+                UNROLL(2) for (int v = 0; v < VECS; ++v) {
                     dot[c][v] = rows_set1(f.start ? x[c].start[part] : 0);
                 }
             }
-#    pragma GCC unroll 8
-            for (int i = 0; i < f.run; ++i) {
+            UNROLL(8) for (int i = 0; i < f.run; ++i) {
                 const int four = part * n_fours + first + i;
-#    pragma GCC unroll 8
-                for (int c = 0; c < n; ++c) {
-#    pragma GCC unroll 2
-                    for (int v = 0; v < VECS; ++v) {
+                UNROLL(8) for (int c = 0; c < n; ++c) {
+                    UNROLL(2) for (int v = 0; v < VECS; ++v) {
                         dot[c][v] = rows_dot(dot[c][v], w->w[four][v], x[c].q[four]);
                     }
                 }
             }
-#    pragma GCC unroll 8
-            for (int c = 0; c < n; ++c) {
-#    pragma GCC unroll 2
-                for (int v = 0; v < VECS; ++v) {
+            UNROLL(8) for (int c = 0; c < n; ++c) {
+                UNROLL(2) for (int v = 0; v < VECS; ++v) {
                     acc[c][v] = rows_acc_add(acc[c][v], dot[c][v], w->s[part][v]);
                 }
             }
         }
     }
-#    pragma GCC unroll 8
-    for (int c = 0; c < n; ++c) {
-#    pragma GCC unroll 2
-        for (int v = 0; v < VECS; ++v) {
+    UNROLL(8) for (int c = 0; c < n; ++c) {
+        UNROLL(2) for (int v = 0; v < VECS; ++v) {
             rows_f block = rows_acc_end(acc[c][v], w->d[v]);
             if (f.minima) {
                 rows_i sum = rows_set1(0);
-#    pragma GCC unroll 8
-                for (int i = 0; i < f.n_parts / 2; ++i) {
+                UNROLL(8) for (int i = 0; i < f.n_parts / 2; ++i) {
                     int32_t pair;
                     memcpy(&pair, x[c].sums + 2 * i, sizeof(pair));
                     sum = rows_pair(sum, w->t[i][v], pair);

@@ -44,49 +44,41 @@ SIMD_INLINE const float * row_of(const struct strip * s, int64_t i) {
 SIMD_INLINE void multiply_tile(const struct strip * s, int64_t r, int n_rows, const char * x,
         int64_t x_nb1, int n_columns, char * y, int64_t y_nb1, bool prefetch) {
     const float *rows[VEC], *columns[COLUMNS];
-#    pragma GCC  unroll 16
-    for (int i = 0; i < n_rows; ++i) {
+    UNROLL(16) for (int i = 0; i < n_rows; ++i) {
         rows[i] = row_of(s, r + i);
     }
-#    pragma GCC unroll 4
-    for (int c = 0; c < n_columns; ++c) {
+    UNROLL(4) for (int c = 0; c < n_columns; ++c) {
         columns[c] = (const float *) (const void *) (x + c * x_nb1);
     }
-    vec         acc[VEC]; // [n_rows, n_columns]
-#    pragma GCC unroll 16
-    for (int i = 0; i < VEC; ++i) {
+    vec acc[VEC]; // [n_rows, n_columns]
+    UNROLL(16) for (int i = 0; i < VEC; ++i) {
         acc[i] = (vec) { 0.0f };
     }
     const char *  far = s->rows + (r + FAR) * s->row_size; // straight through the rows that follow
     const int64_t rest = s->K % VEC, whole = s->K - rest;
-#    pragma GCC   unroll 4
-    for (int first = 0; first < n_rows; first += ROWS) { // in the order of memory
+    UNROLL(4) for (int first = 0; first < n_rows; first += ROWS) { // in the order of memory
         for (int64_t k = 0; k < whole; k += VEC) {
-#    pragma GCC unroll 4
-            for (int i = first; i < first + ROWS; ++i) {
+            UNROLL(4) for (int i = first; i < first + ROWS; ++i) {
                 const vec w = vec_load(rows[i] + k);
                 if (prefetch) {
                     __builtin_prefetch(far);
                     far += 64;
                 }
-#    pragma GCC unroll 4
-                for (int c = 0; c < n_columns; ++c) {
+                UNROLL(4) for (int c = 0; c < n_columns; ++c) {
                     acc[c * n_rows + i] = vec_fma(w, vec_load(columns[c] + k), acc[c * n_rows + i]);
                 }
             }
         }
     }
     if (rest > 0) {
-#    pragma GCC unroll 16
-        for (int i = 0; i < VEC; ++i) {
+        UNROLL(16) for (int i = 0; i < VEC; ++i) {
             acc[i] = vec_fma(vec_load_n(rows[i % n_rows] + whole, rest),
                     vec_load_n(columns[i / n_rows] + whole, rest), acc[i]);
         }
     }
     float sums[VEC];
     vec_sums(sums, acc);
-#    pragma GCC unroll 4
-    for (int c = 0; c < n_columns; ++c) {
+    UNROLL(4) for (int c = 0; c < n_columns; ++c) {
         char * out = y + r * (int64_t) sizeof(float) + c * y_nb1;
         if (r + n_rows <= s->n) { // a constant size
             memcpy(out, sums + c * n_rows, (size_t) n_rows * sizeof(float));

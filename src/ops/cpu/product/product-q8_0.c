@@ -60,15 +60,13 @@ SIMD_INLINE void unpack(const char * const rows[], int64_t b, bool is_q8_0, rows
     if (is_q8_0) {
         rows_load_32(
                 rows, b * (int64_t) sizeof(block_q8_0) + (int64_t) offsetof(block_q8_0, qs), w);
-#    pragma GCC unroll 8
-        for (int i = 0; i < FOURS; ++i) {
+        UNROLL(8) for (int i = 0; i < FOURS; ++i) {
             w[i] = (rows_i) ((rows_u8) w[i] + OFFSET_Q8_0);
         }
     } else { // weights 16 … 31 are the high halves of the bytes
         rows_load_16(
                 rows, b * (int64_t) sizeof(block_q4_0) + (int64_t) offsetof(block_q4_0, qs), w);
-#    pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) {
+        UNROLL(4) for (int i = 0; i < 4; ++i) {
             w[i + 4] = (rows_i) ((rows_u8) w[i] >> 4);
             w[i] = (rows_i) ((rows_u8) w[i] & 15);
         }
@@ -86,8 +84,7 @@ SIMD_INLINE void multiply_columns(const struct strip * s, struct row_part * rows
     const bool    keep = p->n_columns > COLUMNS;
     const int64_t size = is_q8_0 ? sizeof(block_q8_0) : sizeof(block_q4_0);
     rows_f        acc[COLUMNS];
-#    pragma GCC   unroll 8
-    for (int c = 0; c < n; ++c) {
+    UNROLL(8) for (int c = 0; c < n; ++c) {
         acc[c] = b0 > 0 ? rows_load(product_y(p, s->r, c0 + c), s->n_rows) : rows_zero();
     }
     for (int64_t b = 0; b < n_blocks; ++b, ++x) {
@@ -100,34 +97,28 @@ SIMD_INLINE void multiply_columns(const struct strip * s, struct row_part * rows
         if (first) {
             unpack(s->rows, b0 + b, is_q8_0, w);
         }
-#    pragma GCC unroll 8
-        for (int i = 0; i < FOURS; ++i) {
+        UNROLL(8) for (int i = 0; i < FOURS; ++i) {
             if (!first) {
                 w[i] = rows->w[b][i];
             } else if (keep) {
                 rows->w[b][i] = w[i];
             }
         }
-#    pragma GCC unroll 8
-        for (int c = 0; c < n; ++c) {
+        UNROLL(8) for (int c = 0; c < n; ++c) {
             dot[c] = dot_begin(x[c * step].sum, is_q8_0);
         }
-#    pragma GCC unroll 8
-        for (int i = 0; i < FOURS; ++i) {
-#    pragma GCC unroll 8
-            for (int c = 0; c < n; ++c) {
+        UNROLL(8) for (int i = 0; i < FOURS; ++i) {
+            UNROLL(8) for (int c = 0; c < n; ++c) {
                 dot[c] = dot_add(dot[c], w[i], x[c * step].q[i], is_q8_0);
             }
         }
         const rows_f d = rows_from_f16(rows->d[b]);
-#    pragma GCC unroll 8
-        for (int c = 0; c < n; ++c) {
+        UNROLL(8) for (int c = 0; c < n; ++c) {
             const struct column_block * v = &x[c * step];
             acc[c] = rows_add(acc[c], dot_end(dot[c], v->sum, is_q8_0), v->e, d);
         }
     }
-#    pragma GCC unroll 8
-    for (int c = 0; c < n; ++c) {
+    UNROLL(8) for (int c = 0; c < n; ++c) {
         rows_store(product_y(p, s->r, c0 + c), acc[c], s->n_rows);
     }
 }
@@ -152,8 +143,7 @@ SIMD_INLINE void multiply_tile(const struct strip * s, struct row_part * rows, i
 SIMD_INLINE void copy_factors(const char * row, int64_t n, int64_t size, uint16_t * d) {
     int64_t i = 0;
     for (; i + 8 <= n; i += 8, row += 8 * size, d += 8 * HEIGHT) {
-#    pragma GCC unroll 8
-        for (int j = 0; j < 8; ++j) {
+        UNROLL(8) for (int j = 0; j < 8; ++j) {
             memcpy(d + j * HEIGHT, row + j * size, sizeof(uint16_t));
         }
     }

@@ -82,23 +82,19 @@ SIMD_INLINE void multiply(const struct row_pair * p, const char * columns, int64
     const int    step_bytes = STEP * (is_f16 ? 2 : 4);
     const char * far = p->rows[1] + ROWS_FAR;
     vec          acc[2][TILE][SUMS];
-#    pragma GCC  unroll 8
-    for (int i = 0; i < n * SUMS; ++i) {
+    UNROLL(8) for (int i = 0; i < n * SUMS; ++i) {
         acc[0][i / SUMS][i % SUMS] = acc[1][i / SUMS][i % SUMS] = (vec) { 0.0f };
     }
     for (int64_t k = 0; k < K; k += STEP) {
         if (prefetch) {
-#    pragma GCC unroll 8
-            for (int i = 0; i < 2 * step_bytes / 64; ++i, far += 64) {
+            UNROLL(8) for (int i = 0; i < 2 * step_bytes / 64; ++i, far += 64) {
                 _mm_prefetch(far, _MM_HINT_T0);
             }
         }
-#    pragma GCC unroll 4
-        for (int j = 0; j < SUMS; ++j) {
+        UNROLL(4) for (int j = 0; j < SUMS; ++j) {
             const vec w0 = load_weights(p->rows[0], k + j * VEC, is_f16);
             const vec w1 = load_weights(p->rows[1], k + j * VEC, is_f16);
-#    pragma GCC unroll 2
-            for (int c = 0; c < n; ++c) {
+            UNROLL(2) for (int c = 0; c < n; ++c) {
                 const vec x = vec_load(
                         (const float *) (const void *) (columns + c * stride) + k + j * VEC);
                 acc[0][c][j] = vec_fma(w0, x, acc[0][c][j]);
@@ -115,8 +111,7 @@ SIMD_INLINE void multiply(const struct row_pair * p, const char * columns, int64
         return;
     }
 #    endif
-#    pragma GCC unroll 2
-    for (int c = 0; c < n; ++c) {
+    UNROLL(2) for (int c = 0; c < n; ++c) {
         float * y = (float *) (void *) (p->y + c * p->y_nb1);
         y[0] = sum_all(sum_four(acc[0][c]));
         if (p->n == 2) {

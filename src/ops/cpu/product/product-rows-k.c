@@ -287,8 +287,7 @@ SIMD_INLINE void multiply_4(
     const char * far = p->rows[1] + ROWS_FAR;
     both_f       acc[ROWS_TILE];
     __m256       minima[ROWS_TILE]; // four sums of each row
-#    pragma GCC  unroll 4
-    for (int c = 0; c < n; ++c) {
+    UNROLL(4) for (int c = 0; c < n; ++c) {
         acc[c] = both_f_zero();
         minima[c] = _mm256_setzero_ps();
     }
@@ -303,18 +302,15 @@ SIMD_INLINE void multiply_4(
         const both    scales = both_low(both_set(packed0, packed1));
         const __m256i t = _mm256_permute2x128_si256(packed0, packed1, 0x31);
         both          sum[ROWS_TILE];
-#    pragma GCC unroll 4
-        for (int c = 0; c < n; ++c) {
+        UNROLL(4) for (int c = 0; c < n; ++c) {
             sum[c] = both_zero();
         }
-#    pragma GCC unroll 4
-        for (int j = 0; j < QK_K / 64; ++j) {
+        UNROLL(4) for (int j = 0; j < QK_K / 64; ++j) {
             const both w = both_load(v0->qs + 32 * j, v1->qs + 32 * j);
             const both low = both_and(w, 15), high = both_and(both_right(w, 4), 15);
             const both scale_low = copy_scale(scales, copy_32[2 * j]);
             const both scale_high = copy_scale(scales, copy_32[2 * j + 1]);
-#    pragma GCC unroll 4
-            for (int c = 0; c < n; ++c) {
+            UNROLL(4) for (int c = 0; c < n; ++c) {
                 const block_q8_K * x = column_block(columns, c * stride, b);
                 const __m256i *    q = (const __m256i *) (x->qs + 64 * j);
                 sum[c] = both_add(sum[c], both_dot(low, _mm256_loadu_si256(q), scale_low, high,
@@ -322,8 +318,7 @@ SIMD_INLINE void multiply_4(
             }
         }
         const __m128 factors = load_factors(&v0->d, &v1->d); // d and m of each row
-#    pragma GCC unroll 4
-        for (int c = 0; c < n; ++c) {
+        UNROLL(4) for (int c = 0; c < n; ++c) {
             const block_q8_K * x = column_block(columns, c * stride, b);
             const __m128       f = _mm_mul_ps(_mm_set1_ps(x->d), factors);
             acc[c] = both_fma(f, sum[c], acc[c]);
@@ -334,8 +329,7 @@ SIMD_INLINE void multiply_4(
             minima[c] = _mm256_fnmadd_ps(m, _mm256_cvtepi32_ps(product), minima[c]);
         }
     }
-#    pragma GCC unroll 4
-    for (int c = 0; c < n; ++c) {
+    UNROLL(4) for (int c = 0; c < n; ++c) {
         float * y = (float *) (void *) (p->y + c * p->y_nb1);
         y[0] = sum_eight(both_row(acc[c], 0)) + sum_four(_mm256_castps256_ps128(minima[c]));
         if (p->n == 2) {
@@ -349,8 +343,7 @@ SIMD_INLINE void multiply_6(
         const struct row_pair * p, const char * columns, int64_t stride, int64_t n_blocks, int n) {
     const char * far = p->rows[1] + ROWS_FAR;
     both_f       acc[ROWS_TILE];
-#    pragma GCC  unroll 4
-    for (int c = 0; c < n; ++c) {
+    UNROLL(4) for (int c = 0; c < n; ++c) {
         acc[c] = both_f_zero();
     }
     for (int64_t b = 0; b < n_blocks; ++b) {
@@ -363,16 +356,14 @@ SIMD_INLINE void multiply_6(
                 both_set(_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *) v0->scales)),
                         _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *) v1->scales)));
         both sum[ROWS_TILE];
-#    pragma GCC unroll 4
-        for (int c = 0; c < n; ++c) {
+        UNROLL(4) for (int c = 0; c < n; ++c) {
             const block_q8_K * x = column_block(columns, c * stride, b);
             // weights are stored plus 32
             sum[c] = both_sub(both_zero(),
                     both_times_32(
                             both_madd(scales, _mm256_loadu_si256((const __m256i *) x->bsums))));
         }
-#    pragma GCC unroll 2
-        for (int j = 0; j < QK_K / 128; ++j) {
+        UNROLL(2) for (int j = 0; j < QK_K / 128; ++j) {
             const both a = both_load(v0->ql + 64 * j, v1->ql + 64 * j);
             const both e = both_load(v0->ql + 64 * j + 32, v1->ql + 64 * j + 32);
             const both h = both_load(v0->qh + 32 * j, v1->qh + 32 * j);
@@ -383,12 +374,10 @@ SIMD_INLINE void multiply_6(
                 both_or(both_and(both_right(a, 4), 15), both_and(h, 48)),
                 both_or(both_and(both_right(e, 4), 15), both_and(both_right(h, 2), 48)),
             };
-#    pragma GCC unroll 2
-            for (int i = 0; i < 4; i += 2) {
+            UNROLL(2) for (int i = 0; i < 4; i += 2) {
                 const both scale = copy_scale(eight, copy_16[i]);
                 const both next = copy_scale(eight, copy_16[i + 1]);
-#    pragma GCC unroll 4
-                for (int c = 0; c < n; ++c) {
+                UNROLL(4) for (int c = 0; c < n; ++c) {
                     const block_q8_K * x = column_block(columns, c * stride, b);
                     const __m256i *    q = (const __m256i *) (x->qs + 128 * j + 32 * i);
                     sum[c] = both_add(sum[c], both_dot(w[i], _mm256_loadu_si256(q), scale, w[i + 1],
@@ -397,14 +386,12 @@ SIMD_INLINE void multiply_6(
             }
         }
         const __m128 factors = _mm_cvtph_ps(_mm_set_epi32(0, 0, v1->d, v0->d)); // [d, 0, d', 0]
-#    pragma GCC unroll 4
-        for (int c = 0; c < n; ++c) {
+        UNROLL(4) for (int c = 0; c < n; ++c) {
             const block_q8_K * x = column_block(columns, c * stride, b);
             acc[c] = both_fma(_mm_mul_ps(_mm_set1_ps(x->d), factors), sum[c], acc[c]);
         }
     }
-#    pragma GCC unroll 4
-    for (int c = 0; c < n; ++c) {
+    UNROLL(4) for (int c = 0; c < n; ++c) {
         float * y = (float *) (void *) (p->y + c * p->y_nb1);
         y[0] = sum_eight(both_row(acc[c], 0));
         if (p->n == 2) {

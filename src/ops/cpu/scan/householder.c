@@ -30,11 +30,8 @@ static const struct tile_kernel kernel_chunk = { CHUNK, chunk_prepare, chunk_run
     householder_token_run };
 
 static int64_t prep_floats(const struct scan_dims * dims) {
-    const int64_t step = householder_step_size(dims);
-    const int64_t chunk = scan_chunk_size(dims);
-    const int64_t token = householder_token_size(dims);
-    const int64_t most = step > chunk ? step : chunk;
-    return most > token ? most : token;
+    return most_of(
+            householder_step_size(dims), scan_chunk_size(dims), householder_token_size(dims));
 }
 
 size_t householder_work_size(const struct ggml_tensor * op, int n_threads) {

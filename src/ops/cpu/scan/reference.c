@@ -57,10 +57,7 @@ void householder_reference(const struct ggml_compute_params * params, struct ggm
     for (int64_t sh = params->ith; sh < dims.n_seqs * dims.n_head; sh += params->nth) {
         const int64_t   h = sh % dims.n_head;
         struct scan_seq seq;
-        if (!ggml_scan_seq_get(dst, sh / dims.n_head, &seq)) {
-            if (h == 0) {
-                scan_fill_nan(dst, &dims, &seq);
-            }
+        if (!scan_seq_read(dst, &dims, sh / dims.n_head, h == 0, &seq)) {
             continue;
         }
         state_begin(dst, &dims, &seq, h, S);
@@ -155,10 +152,7 @@ void signed_reference(const struct ggml_compute_params * params, struct ggml_ten
     for (int64_t sh = params->ith; sh < dims.n_seqs * dims.n_head; sh += params->nth) {
         const int64_t   h = sh % dims.n_head;
         struct scan_seq seq;
-        if (!ggml_scan_seq_get(dst, sh / dims.n_head, &seq)) {
-            if (h == 0) {
-                scan_fill_nan(dst, &dims, &seq);
-            }
+        if (!scan_seq_read(dst, &dims, sh / dims.n_head, h == 0, &seq)) {
             continue;
         }
         state_begin(dst, &dims, &seq, h, S);

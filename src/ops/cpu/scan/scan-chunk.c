@@ -86,9 +86,7 @@ int64_t scan_chunk_size(const struct scan_dims * dims) {
     return layout_of(dims).end;
 }
 
-//
-// Preparation
-//
+// ---- Preparation --------------------------------------------------------------------------------
 
 // The rows of the factors of one chunk. A chunk at the end of a segment may have less than CHUNK
 // factors; the others have zero rows.
@@ -118,8 +116,7 @@ SIMD_INLINE void prepare_cols(const struct factors * x, struct kind kind, bool f
         int64_t i, int64_t cols, float * k_out, float * keys, float * decay, vec product[SUMS]) {
     vec G = vec_set1(1.0f);
     vec K[CHUNK]; // P_fj ∘ k_j
-#pragma GCC unroll 4
-    for (int f = 0; f < CHUNK; ++f) {
+    UNROLL(4) for (int f = 0; f < CHUNK; ++f) {
         const bool last = kind.whole || x->q[f] != NULL;
         const bool gated = kind.channel && (kind.whole || x->g[f] != NULL);
         const vec  zero = { 0.0f };
@@ -128,8 +125,7 @@ SIMD_INLINE void prepare_cols(const struct factors * x, struct kind kind, bool f
 
         if (kind.bonus && last) { // reads before its own gate
             vec_store(x->q_out[f] + i, kind.channel ? G * q : q);
-#pragma GCC unroll 4
-            for (int j = 0; j < f; ++j) {
+            UNROLL(4) for (int j = 0; j < f; ++j) {
                 product[at_B(f, j)] = vec_fma(q, K[j], product[at_B(f, j)]);
             }
             const vec b = load(x->bonus + i, full, cols);
@@ -138,14 +134,12 @@ SIMD_INLINE void prepare_cols(const struct factors * x, struct kind kind, bool f
         if (gated) {
             const vec g = load(x->g[f] + i, full, cols);
             G = f == 0 ? g : G * g;
-#pragma GCC unroll 4
-            for (int j = 0; j < f; ++j) {
+            UNROLL(4) for (int j = 0; j < f; ++j) {
                 K[j] = g * K[j];
             }
         }
         if (kind.delta) {
-#pragma GCC unroll 4
-            for (int j = 0; j < f; ++j) {
+            UNROLL(4) for (int j = 0; j < f; ++j) {
                 product[at_A(f, j)] = vec_fma(k, K[j], product[at_A(f, j)]);
             }
         }
@@ -155,16 +149,14 @@ SIMD_INLINE void prepare_cols(const struct factors * x, struct kind kind, bool f
         }
         if (!kind.bonus && last) {
             vec_store(x->q_out[f] + i, kind.channel ? G * q : q);
-#pragma GCC unroll 4
-            for (int j = 0; j <= f; ++j) {
+            UNROLL(4) for (int j = 0; j <= f; ++j) {
                 product[at_B(f, j)] = vec_fma(q, K[j], product[at_B(f, j)]);
             }
         }
     }
     if (kind.channel) {
         vec_store(decay + i, G);
-#pragma GCC unroll 4
-        for (int f = 0; f < CHUNK; ++f) {
+        UNROLL(4) for (int f = 0; f < CHUNK; ++f) {
             vec_store(keys + f * row + i, K[f]);
         }
     }
@@ -180,8 +172,7 @@ SIMD_INLINE void prepare_rows(const struct factors * x, struct kind kind, int64_
     if (!kind.whole && i < d_k) {
         prepare_cols(x, kind, false, row, i, d_k - i, k_out, keys, decay, product);
     }
-#pragma GCC unroll 4
-    for (int j = 0; j < SUMS; j += VEC) {
+    UNROLL(4) for (int j = 0; j < SUMS; j += VEC) {
         vec_sums(products + j, product + j);
     }
 }
@@ -292,9 +283,7 @@ void scan_chunk_prepare(
     }
 }
 
-//
-// A tile through a segment
-//
+// ---- A tile through a segment -------------------------------------------------------------------
 
 // The update of a chunk, computed but not yet applied: S ← decay ∘ S + Σ_j keys_j δ_jᵀ
 struct pending {
@@ -317,18 +306,15 @@ SIMD_INLINE void sweep_row(float * S, int64_t i, int64_t row, bool pend, enum ga
         if (kind != GATE_NONE) {
             s = vec2_scale(decay[kind == GATE_CHANNEL ? i : 0], s);
         }
-#pragma GCC unroll 4
-        for (int j = 0; j < CHUNK; ++j) {
+        UNROLL(4) for (int j = 0; j < CHUNK; ++j) {
             s = vec2_fma(keys[j * row + i], d[j], s);
         }
         vec2_store(S + i * TILE, s);
     }
-#pragma GCC unroll 4
-    for (int j = 0; j < n_k; ++j) {
+    UNROLL(4) for (int j = 0; j < n_k; ++j) {
         u[j] = vec2_fma(k[j * row + i], s, u[j]);
     }
-#pragma GCC unroll 4
-    for (int j = 0; j < n_q; ++j) {
+    UNROLL(4) for (int j = 0; j < n_q; ++j) {
         p[j] = vec2_fma(q[j * row + i], s, p[j]);
     }
 }
@@ -341,16 +327,14 @@ SIMD_INLINE void sweep_rows(float * S, int64_t d_k, int64_t row, bool pend, enum
     const float * decay = pending->decay;
     const float * keys = pending->keys;
     vec2          d[CHUNK], u[CHUNK], p[CHUNK]; // in registers
-#pragma GCC unroll 4
-    for (int j = 0; j < CHUNK; ++j) {
+    UNROLL(4) for (int j = 0; j < CHUNK; ++j) {
         d[j] = pending->d[j];
         u[j] = p[j] = (vec2) { 0 };
     }
     int64_t i = 0;
     for (int b = 0; b < prefetch->n && i + BURST_LINES <= d_k; ++b, i += BURST_LINES) {
         const float * burst = prefetch->burst[b];
-#pragma GCC unroll 4
-        for (int j = 0; j < BURST_LINES; ++j) {
+        UNROLL(4) for (int j = 0; j < BURST_LINES; ++j) {
             prefetch_line(burst, j);
             sweep_row(S, i + j, row, pend, kind, decay, keys, d, n_k, k, n_q, q, u, p);
         }
@@ -358,8 +342,7 @@ SIMD_INLINE void sweep_rows(float * S, int64_t d_k, int64_t row, bool pend, enum
     for (; i < d_k; ++i) {
         sweep_row(S, i, row, pend, kind, decay, keys, d, n_k, k, n_q, q, u, p);
     }
-#pragma GCC unroll 4
-    for (int j = 0; j < CHUNK; ++j) {
+    UNROLL(4) for (int j = 0; j < CHUNK; ++j) {
         sums->u[j] = u[j];
         sums->p[j] = p[j];
     }
@@ -415,15 +398,13 @@ SIMD_INLINE void finish(bool delta, bool head, bool whole, int n, int64_t end, i
         const float * v, int64_t v_row, float * y, int64_t y_row, vec2 pending[CHUNK]) {
     vec2 d[CHUNK];
     int  token = 0;
-#pragma GCC unroll 4
-    for (int f = 0; f < CHUNK; ++f) {
+    UNROLL(4) for (int f = 0; f < CHUNK; ++f) {
         d[f] = (vec2) { 0 };
         if (whole || f < n) {
             d[f] = vec2_load(v + f * v_row);
             if (delta) {
                 d[f] = vec2_sub(d[f], head ? vec2_scale(s->G_u[f], sums->u[f]) : sums->u[f]);
-#pragma GCC unroll 4
-                for (int j = 0; j < f; ++j) {
+                UNROLL(4) for (int j = 0; j < f; ++j) {
                     d[f] = vec2_fma(-s->product[at_A(f, j)], d[j], d[f]);
                 }
             }
@@ -432,8 +413,7 @@ SIMD_INLINE void finish(bool delta, bool head, bool whole, int n, int64_t end, i
         if (whole || (f == end && f < n)) {
             const vec2 p = sums->p[whole ? f : token];
             vec2       o = head ? vec2_scale(s->G_q[f], p) : p;
-#pragma GCC unroll 4
-            for (int j = 0; j <= f; ++j) {
+            UNROLL(4) for (int j = 0; j <= f; ++j) {
                 o = vec2_fma(s->product[at_B(f, j)], d[j], o);
             }
             vec2_store(y + (whole ? f : token) * y_row, vec2_scale(scale, o));
@@ -489,24 +469,16 @@ SIMD_INLINE void run(const struct scan_chunk * op, const struct tile * tile, con
     }
 }
 
-static void run_delta(const struct scan_chunk * op, const struct tile * tile, const float * prep) {
-    run(op, tile, prep, true, false);
-}
-
-static void run_delta_head(
-        const struct scan_chunk * op, const struct tile * tile, const float * prep) {
-    run(op, tile, prep, true, true);
-}
-
-static void run_diagonal(
-        const struct scan_chunk * op, const struct tile * tile, const float * prep) {
-    run(op, tile, prep, false, false);
-}
-
-static void run_diagonal_head(
-        const struct scan_chunk * op, const struct tile * tile, const float * prep) {
-    run(op, tile, prep, false, true);
-}
+// Each combination is a separate function, so that each loop has all registers.
+#define RUN(name_, delta_, head_)                                                         \
+    static void name_(                                                                    \
+            const struct scan_chunk * op, const struct tile * tile, const float * prep) { \
+        run(op, tile, prep, delta_, head_);                                               \
+    }
+RUN(run_delta, true, false)
+RUN(run_delta_head, true, true)
+RUN(run_diagonal, false, false)
+RUN(run_diagonal_head, false, true)
 
 void scan_chunk_run(const struct scan_chunk * op, const struct tile * tile, const float * prep) {
     const bool head = op->gate_kind == GATE_HEAD;

@@ -44,14 +44,12 @@ static inline float * work_aligned(void * wdata) {
     return (float *) (((uintptr_t) wdata + VEC_BYTES - 1) / VEC_BYTES * VEC_BYTES);
 }
 
-// The output of a sequence whose ids are out of range: NaN for each of its tokens that exists. No
-// state is touched.
-void scan_fill_nan(
-        struct ggml_tensor * dst, const struct scan_dims * dims, const struct scan_seq * seq);
+// Reads sequence s. Returns false if its ids are out of range: no state is touched then, and the
+// caller with `fills` set writes NaN for each of its tokens that exists.
+bool scan_seq_read(struct ggml_tensor * dst, const struct scan_dims * dims, int64_t s, bool fills,
+        struct scan_seq * seq);
 
-//
-// The kernels
-//
+// ---- The kernels --------------------------------------------------------------------------------
 void householder_reference(const struct ggml_compute_params * params, struct ggml_tensor * dst);
 void signed_reference(const struct ggml_compute_params * params, struct ggml_tensor * dst);
 

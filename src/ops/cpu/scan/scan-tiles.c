@@ -35,9 +35,7 @@ int64_t tile_scan_floats(const struct scan_dims * dims, int64_t prep_floats) {
     return (layout_of(dims).prep + prep_floats + VEC - 1) / VEC * VEC;
 }
 
-//
-// Packing a batch
-//
+// ---- Packing a batch ----------------------------------------------------------------------------
 
 void scan_pack_rows(float * packed, const struct tokens * x, int64_t h, int64_t n_factors,
         int64_t t0, int64_t t1, int64_t width) {
@@ -84,9 +82,7 @@ static void cols_unpack(
     }
 }
 
-//
-// Copying a state to its tiles and back
-//
+// ---- Copying a state to its tiles and back ------------------------------------------------------
 
 static void tile_load(
         const struct tile * tile, const float * state, const struct scan_dims * dims) {
@@ -128,9 +124,7 @@ static void tile_keep(const struct tile * tile, const struct ggml_tensor * dst,
     }
 }
 
-//
-// Fetching the next segment
-//
+// ---- Fetching the next segment ------------------------------------------------------------------
 
 // The tokens t0 .. t1 − 1 of head h.
 static struct tile_prefetch prefetch_get(const struct tile_scan * scan,
@@ -158,9 +152,7 @@ static struct tile_prefetch prefetch_get(const struct tile_scan * scan,
     return prefetch;
 }
 
-//
-// Tasks: one sequence, one head, a run of adjacent tiles
-//
+// ---- Tasks: one sequence, one head, a run of adjacent tiles -------------------------------------
 
 struct task {
     int64_t s, h;
@@ -396,11 +388,10 @@ void tile_scan_forward(const struct ggml_compute_params * params, struct ggml_te
 
             const struct task task = task_get(dims, runs, i);
             struct scan_seq   seq;
-            if (!ggml_scan_seq_get(dst, task.s, &seq)) {
-                if (w == 0 && task.h == 0 && task.tile0 == 0) {
-                    scan_fill_nan(dst, dims, &seq);
-                }
-            } else if (seq.count == 1 && w == 0) {
+            if (!scan_seq_read(dst, dims, task.s, w == 0 && task.h == 0 && task.tile0 == 0, &seq)) {
+                continue;
+            }
+            if (seq.count == 1 && w == 0) {
                 task_token(dst, scan, &seq, &task, work);
             } else if (seq.count > w || w == 0) {
                 task_run(dst, scan, &seq, &task, w, w + pass < seq.count ? w + pass : seq.count,

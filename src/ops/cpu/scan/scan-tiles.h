@@ -81,6 +81,11 @@ struct tile_scan {
     const struct tile_kernel * kernel;
 };
 
+static inline int64_t most_of(int64_t a, int64_t b, int64_t c) {
+    const int64_t most = a > b ? a : b;
+    return most > c ? most : c;
+}
+
 // Runs a scan. `work` holds tile_scan_floats() floats per thread and is aligned for vectors.
 void tile_scan_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst,
         const struct tile_scan * scan, float * work);

@@ -149,10 +149,7 @@ void short_conv_forward(const struct ggml_compute_params * params, struct ggml_t
     for (int64_t i = params->ith; i < dims.n_seqs * n_tiles; i += params->nth) {
         const int64_t   tile = i % n_tiles;
         struct scan_seq seq;
-        if (!ggml_scan_seq_get(dst, i / n_tiles, &seq)) {
-            if (tile == 0) {
-                scan_fill_nan(dst, &dims, &seq);
-            }
+        if (!scan_seq_read(dst, &dims, i / n_tiles, tile == 0, &seq)) {
             continue;
         }
         struct conv conv = {

@@ -66,9 +66,7 @@ static void head_gates(const struct signed_scan * op, const struct ggml_tensor *
     }
 }
 
-//
-// The node
-//
+// ---- The node -----------------------------------------------------------------------------------
 
 // The chunk path: several tokens at a time, for a gate per head or per key channel.
 static struct scan_chunk chunk_of(const struct signed_scan * op) {
@@ -114,11 +112,7 @@ static const struct tile_kernel kernel_chunk = { CHUNK, chunk_prepare, chunk_run
     signed_token_run };
 
 static int64_t prep_floats(const struct scan_dims * dims) {
-    const int64_t step = signed_step_size(dims);
-    const int64_t chunk = scan_chunk_size(dims);
-    const int64_t token = signed_token_size(dims);
-    const int64_t most = step > chunk ? step : chunk;
-    return most > token ? most : token;
+    return most_of(signed_step_size(dims), scan_chunk_size(dims), signed_token_size(dims));
 }
 
 // What all threads share: the gates per head, or A in the order of tiles.

@@ -1,4 +1,4 @@
-#include "json/json-write.h"
+#include "json-write.h"
 
 #include "base/unicode.h"
 

@@ -1,4 +1,4 @@
-#include "run/log-softmax.h"
+#include "log-softmax.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -99,9 +99,7 @@ struct nll nll_of(const float * logits, int64_t n_vocab, int32_t target) {
     return (struct nll) { .nats = -log_norm_prob(norm, logits[target]), .top1 = top1 };
 }
 
-//
-// Rows
-//
+// ---- Rows ---------------------------------------------------------------------------------------
 
 enum { THREADS_MAX = 64, LOGITS_PER_THREAD = 1 << 18 }; // less is not worth starting a thread
 
