@@ -1,8 +1,10 @@
 # beside-llama: builds llama.cpp's own benchmarks from the archive that ggml comes from, and
 # compares them with ours on the same files (tests/tools/beside-llama). beside-llama-server: the
-# same for its server (tests/tools/beside-llama-server).
+# same for its server (tests/tools/beside-llama-server). beside-llama-logits: compares the logits of
+# random models (tests/tools/beside-llama-logits).
 #
 #     cmake --build build --target beside-llama
+#     cmake --build build --target beside-llama-logits
 #     cmake --build build --target beside-llama-server
 #
 # The file is also the script that builds llama.cpp:
@@ -31,6 +33,7 @@ if (CMAKE_SCRIPT_MODE_FILE)
             -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DLLAMA_BUILD_TESTS=OFF
             -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF
             -DLLAMA_OPENSSL=OFF
+            "-DCMAKE_PROJECT_INCLUDE=${CMAKE_CURRENT_LIST_DIR}/llama-logits.cmake"
         OUTPUT_FILE "${WORK}/configure.log" ERROR_FILE "${WORK}/configure.log"
         COMMAND_ERROR_IS_FATAL ANY)
     cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
@@ -61,6 +64,9 @@ endfunction()
 lrnn_add_comparison(beside-llama
     LLAMA llama-batched-bench llama-bench llama-perplexity llama-quantize
     LRNN lrnn-bench lrnn-convert lrnn-perplexity lrnn-quantize)
+lrnn_add_comparison(beside-llama-logits
+    LLAMA llama-logits llama-quantize
+    LRNN lrnn lrnn-convert)
 if (TARGET lrnn-server)
     lrnn_add_comparison(beside-llama-server
         LLAMA llama-quantize llama-server

@@ -408,16 +408,16 @@ def two_layers(embedding, mixer, mixers, mlp, dense, sparse):
     return randoms(s)
 
 
-def kimi_linear(H=2, K=3, W=4, X=3, F=5):
+def kimi_linear(H=2, K=3, W=4, X=3, F=5, inner=12, latent_sizes=(6, 5, 2, 7)):
     names = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
     stacked = {n.replace(old, new): x for n, x in experts(X, F).items()
                for old, new in names.items() if old in n}
-    mlp = {n.removeprefix("mlp."): x for n, x in swiglu(12).items()}
+    mlp = {n.removeprefix("mlp."): x for n, x in swiglu(inner).items()}
     shared = {n.removeprefix("mlp."): x for n, x in swiglu(F).items()}
-    kda = {**delta(H, K, W, "o_proj.weight"), "A_log": (1, 1, H, 1), "f_a_proj.weight": (3, D),
-           "f_b_proj.weight": (H * K, 3), "g_a_proj.weight": (4, D), "g_b_proj.weight": (H * K, 4)}
+    kda = {**delta(H, K, W, "o_proj.weight"), "A_log": (1, 1, H, 1), "f_a_proj.weight": (K, D),
+           "f_b_proj.weight": (H * K, K), "g_a_proj.weight": (K, D), "g_b_proj.weight": (H * K, K)}
     t = two_layers("model.embed_tokens.weight", "self_attn.",
-                   (kda, latent(H, 6, 5, 2, 7, "o_proj.weight")), "block_sparse_moe.", mlp,
+                   (kda, latent(H, *latent_sizes, "o_proj.weight")), "block_sparse_moe.", mlp,
                    {**with_prefix("experts.", stacked), "gate.weight": (X, D),
                     "gate.e_score_correction_bias": (X,), **with_prefix("shared_experts.", shared)})
     return {"model_type": "kimi_linear", "hidden_size": D, "num_hidden_layers": 2,
@@ -427,12 +427,12 @@ def kimi_linear(H=2, K=3, W=4, X=3, F=5):
             "routed_scaling_factor": 2.446, "tie_word_embeddings": False}, t
 
 
-def bailingmoe3(H=2, K=3, W=4, X=4, F=5, RQ=0):
-    mlp = {n.removeprefix("mlp."): x for n, x in swiglu(12).items()}
+def bailingmoe3(H=2, K=3, W=4, X=4, F=5, RQ=0, inner=12, latent_sizes=(6, 5, 2, 7)):
+    mlp = {n.removeprefix("mlp."): x for n, x in swiglu(inner).items()}
     shared = {n.removeprefix("mlp."): x for n, x in swiglu(F).items()}
     kda = {**delta(H, K, W, "dense.weight"), "A_log": (H,), "f_proj.weight": (H * K, D),
            "g_proj.weight": (H * K, D)}
-    mla = {**latent(H, 6, 5, 2, 7, "dense.weight", RQ), "g_proj.weight": (H, D)}
+    mla = {**latent(H, *latent_sizes, "dense.weight", RQ), "g_proj.weight": (H, D)}
     t = two_layers("model.word_embeddings.weight", "attention.", (kda, mla), "mlp.", mlp,
                    {**with_prefix("experts.", experts(X, F)), "gate.weight": (X, D),
                     "gate.expert_bias": (X,), **with_prefix("shared_experts.", shared)})
@@ -473,8 +473,8 @@ def experts(X, F, gated=True):
     return s | ({f"{e}.gate_proj.weight": (F, D) for e in range(X)} if gated else {})
 
 
-def nemotron_h_moe(X=3, F=5, FS=6):
-    config, t = nemotron_h()
+def nemotron_h_moe(X=3, F=5, FS=6, **sizes):
+    config, t = nemotron_h(**sizes)
     mixer = {**with_prefix("experts.", experts(X, F, gated=False)), "gate.weight": (X, D),
              "gate.e_score_correction_bias": (X,), "shared_experts.up_proj.weight": (FS, D),
              "shared_experts.down_proj.weight": (D, FS)}
@@ -484,12 +484,12 @@ def nemotron_h_moe(X=3, F=5, FS=6):
                      "num_experts_per_tok": 2, "routed_scaling_factor": 2.5}, t
 
 
-def granite_moe(X=3, F=5):
-    config, t = granitehybrid()
+def granite_moe(X=3, FX=5, **sizes):
+    config, t = granitehybrid(**sizes)
     for i in range(2):
         t |= randoms(with_prefix(f"model.layers.{i}.block_sparse_moe.", {
-            "router.layer.weight": (X, D), "input_linear.weight": (X, 2 * F, D),
-            "output_linear.weight": (X, D, F)}))
+            "router.layer.weight": (X, D), "input_linear.weight": (X, 2 * FX, D),
+            "output_linear.weight": (X, D, FX)}))
     return config | {"num_local_experts": X, "num_experts_per_tok": 2}, t
 
 
