@@ -8,6 +8,10 @@
 
 #include "ggml.h"
 
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
 enum { PERCENT = 100 };
 
 // Most models load faster than this, and show no progress.
@@ -36,6 +40,19 @@ static void on_warning(enum lrnn_log_level level, const char * message, void * u
     }
 }
 
+// True for what users may take for a model file: a folder, or a file of a checkpoint.
+static bool is_checkpoint(const char * path) {
+    static const char * const suffixes[] = { ".safetensors", ".bin", ".pt", ".pth", ".ckpt" };
+    const size_t              n = strlen(path);
+    struct stat               st;
+    bool                      found = false;
+    for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); ++i) {
+        const size_t size = strlen(suffixes[i]);
+        found = found || (n > size && strcmp(path + n - size, suffixes[i]) == 0);
+    }
+    return stat(path, &st) == 0 && (found || S_ISDIR(st.st_mode));
+}
+
 static struct lrnn_model * load(const char * path, struct lrnn_model_params params, bool is_shown,
         lrnn_log log, struct lrnn_error * err) {
     struct progress progress;
@@ -46,6 +63,11 @@ static struct lrnn_model * load(const char * path, struct lrnn_model_params para
     params.progress_user = &progress;
     params.log = log;
     struct lrnn_model * model = lrnn_model_load(path, &params, err);
+    if (model == NULL && is_checkpoint(path)) {
+        const size_t n = strlen(err->text);
+        snprintf(err->text + n, sizeof(err->text) - n, "; convert the checkpoint: lrnn-convert %s",
+                path);
+    }
     if (is_shown) {
         progress_clear(&progress);
     }

@@ -67,7 +67,8 @@ static struct task * find_task(const struct args * args, const struct lrnn_model
     } else if (stated != NULL) {
         snprintf(name, name_size, "%.*s", stated_size < 64 ? (int) stated_size : 64, stated);
     } else {
-        error_bad_input(err, "the file has no key lrnn.task; give --task");
+        error_bad_input(err, "the file has no key lrnn.task; give --task%s",
+                args->eigenvalues ? ", or a text with -f or --tokens" : "");
         return NULL;
     }
     struct task * task = task_new(name, automaton, automaton_size, err);

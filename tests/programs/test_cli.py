@@ -59,6 +59,17 @@ def test_files_that_are_no_models(lrnn, model):
                   "--out", "bad.npy")
 
 
+def test_checkpoints_are_no_models(lrnn):
+    """The message names the next step."""
+    lrnn.write("folder/model.safetensors", b"\x02\0\0\0\0\0\0\0{}")
+    for path in ("folder", "folder/model.safetensors"):
+        for command in (["lrnn-cli", "-p", "1", "-m"], ["lrnn-inspect"], ["lrnn-server", "-m"]):
+            lrnn.fail(lrnn.Code.MODEL, *command, path, stderr=f"; convert the checkpoint: "
+                      f"lrnn-convert {path}\n")
+    lrnn.write("model.gguf", b"{}")
+    assert "convert" not in lrnn.fail(lrnn.Code.MODEL, "lrnn-inspect", "model.gguf")
+
+
 def test_prompts_that_are_refused(lrnn, model):
     for args in (["-f", "missing"], ["-p", "1 two 3"], ["-p", "1 -2 3"],
                  ["-p", "1 99999999999999999999 3"], ["-p", "1 2000000000 3"]):

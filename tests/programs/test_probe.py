@@ -64,6 +64,11 @@ def test_table_of_eigenvalues(lrnn):
     assert 0 < found["all"]["complex"] != found["all"]["negative"]
 
 
+def test_eigenvalues_need_an_input(lrnn):
+    lrnn.fail(lrnn.Code.USAGE, "lrnn-probe", "-m", lrnn.models / "text-delta-neg.gguf",
+              "--eigenvalues", stderr="give --task, or a text with -f or --tokens")
+
+
 def test_complex_eigenvalues(lrnn):
     """A rotation of S3 is a product of two reflections with a double -1, up to rounding, or with
     e^(2πi/3) and its conjugate: the complex ones are those with the real part -1/2."""
