@@ -87,11 +87,17 @@ def test_byte_level(tmp_path):
     assert (t.pre, t.normalizer) == ("gpt-2", None)
 
 
-@pytest.mark.parametrize("name", ["llama-bpe", "qwen2", "qwen35"])
+@pytest.mark.parametrize("name", ["llama-bpe", "qwen2", "qwen35", "bailingmoe2"])
 def test_known_patterns(tmp_path, name):
     pattern = next(p for p, n in hf_json.PATTERNS.items() if n == name)
     data = GPT2 | {"pre_tokenizer": split(pattern)}
+    data["model"] = data["model"] | {"ignore_merges": True}
     assert hf_json.read(write(tmp_path / "t.json", data)).pre == name
+
+
+def test_pieces_that_are_always_merged(tmp_path):
+    data = GPT2 | {"pre_tokenizer": split(next(iter(hf_json.PATTERNS)))}
+    assert hf_json.read(write(tmp_path / "t.json", data)).pre == "dbrx"
 
 
 @pytest.mark.parametrize("change, named", [

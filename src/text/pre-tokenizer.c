@@ -160,12 +160,17 @@ const char * pre_tokenizer_next(enum pre_tokenizer pre, const char * p, const ch
 }
 
 static const struct named_pre_tokenizer TABLE[] = {
-    { "gpt-2", PRE_TOKENIZER_GPT2, false },
-    { "gpt-neox", PRE_TOKENIZER_GPT2, true },
-    { "mpt", PRE_TOKENIZER_GPT2, true }, // gpt-neox in files of llama.cpp
-    { "llama-bpe", PRE_TOKENIZER_LLAMA3, false },
-    { "qwen2", PRE_TOKENIZER_QWEN2, false },
-    { "qwen35", PRE_TOKENIZER_QWEN35, true },
+    { "gpt-2", PRE_TOKENIZER_GPT2, false, false },
+    { "gpt-neox", PRE_TOKENIZER_GPT2, true, false },
+    { "mpt", PRE_TOKENIZER_GPT2, true, false }, // gpt-neox in files of llama.cpp
+    { "llama-bpe", PRE_TOKENIZER_LLAMA3, false, true },
+    { "pixtral", PRE_TOKENIZER_LLAMA3, false, true },   // Nemotron
+    { "falcon-h1", PRE_TOKENIZER_LLAMA3, false, true }, // as llama.cpp reads it
+    { "lfm2", PRE_TOKENIZER_LLAMA3, false, true },
+    { "dbrx", PRE_TOKENIZER_LLAMA3, false, false }, // Granite-4
+    { "qwen2", PRE_TOKENIZER_QWEN2, false, false },
+    { "bailingmoe2", PRE_TOKENIZER_QWEN2, false, false }, // Ling: another expression, same pieces
+    { "qwen35", PRE_TOKENIZER_QWEN35, true, false },
 };
 
 enum { N_NAMES = sizeof(TABLE) / sizeof(TABLE[0]) };

@@ -136,7 +136,7 @@ bool bpe_init(struct tokenizer * tok, const struct tokenizer_def * def, struct l
 static void encode_piece(
         const struct tokenizer * tok, const char * text, size_t len, struct tokenize_work * w) {
     // "ignore_merges" of Llama-3: a piece may be a token as a whole
-    const bool    whole = tok->pre == PRE_TOKENIZER_LLAMA3 && len <= tok->max_len;
+    const bool    whole = tok->whole && len <= tok->max_len;
     const int32_t id = len == 1 ? tok->byte_id[(uint8_t) *text]
                        : whole  ? symbol_find(tok, text, len)
                                 : -1;

@@ -95,6 +95,7 @@ struct named_pre_tokenizer {
     const char *       name;
     enum pre_tokenizer pre;
     bool               nfc; // normalizes, unless the file says otherwise: llama.cpp has no such key
+    bool               whole; // a piece may be a token as a whole; bos is added by default
 };
 
 const struct named_pre_tokenizer * pre_tokenizer_find(const char * name); // NULL: unknown
@@ -119,6 +120,7 @@ struct tokenizer {
     enum tokenizer_kind kind;
     enum pre_tokenizer  pre;
     bool                nfc;
+    bool                whole;
 
     int32_t       n_tokens;
     int32_t       n_symbols;

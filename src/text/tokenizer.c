@@ -116,13 +116,14 @@ static bool check_model(
     }
     const struct named_pre_tokenizer * pre = def->pre != NULL ? pre_tokenizer_find(def->pre) : NULL;
     if (pre == NULL) {
-        char known[128];
+        char known[256];
         return error_bad_model(err, "tokenizer.ggml.pre is %s; expected %s",
                 def->pre == NULL ? "missing"
                                  : slice_quote(quote, sizeof(quote), slice_of(def->pre)),
                 pre_tokenizer_names(known, sizeof(known)));
     }
     tok->pre = pre->pre;
+    tok->whole = pre->whole;
     if (def->normalizer != NULL && strcmp(def->normalizer, "nfc") != 0) {
         return error_bad_model(err, "lrnn.tokenizer.normalizer is %s; expected nfc or none",
                 slice_quote(quote, sizeof(quote), slice_of(def->normalizer)));
@@ -205,7 +206,8 @@ static bool load_flags(
         struct tokenizer * tok, const struct tokenizer_def * def, struct lrnn_error * err) {
     const bool is_spm = tok->kind == TOKENIZER_SPM;
 
-    tok->add_bos = def->add_bos < 0 ? is_spm && tok->bos_id >= 0 : def->add_bos != 0;
+    tok->add_bos =
+            def->add_bos < 0 ? (is_spm || tok->whole) && tok->bos_id >= 0 : def->add_bos != 0;
     tok->add_eos = def->add_eos > 0;
     tok->add_space_prefix =
             def->add_space_prefix < 0 ? is_spm : is_spm && def->add_space_prefix != 0;

@@ -78,7 +78,8 @@ def test_comparisons_build_their_programs(root, scripts):
     """A target builds all programs that its script calls, and the environment that it runs in."""
     text = (root / "cmake/beside-llama.cmake").read_text()
     calls = re.findall(r"lrnn_add_comparison\((\S+)\s+LLAMA ([^)]*?)\s+LRNN ([^)]*)\)", text)
-    assert [name for name, _, _ in calls] == ["beside-llama", "beside-llama-logits", "beside-llama-server"]
+    assert [name for name, _, _ in calls] == ["beside-llama", "beside-llama-logits",
+                                              "beside-llama-server"]
     for name, llama, ours in calls:
         used = programs_of(scripts[name], scripts["beside-llama"])
         assert len(used["llama"]) >= 1 and len(used["bin"]) >= 1

@@ -100,8 +100,8 @@ static void test_merge_order(struct test * t) {
     tokenizer_free(tok);
 }
 
-// A token without merges: only Llama 3 looks up whole pieces. U+00AD is not in the alphabet, in
-// which U+0143 is the byte 0xAD: a token with it is plain text.
+// A token without merges: only Llama 3 and its relatives look up whole pieces. U+00AD is not in the
+// alphabet, in which U+0143 is the byte 0xAD: a token with it is plain text.
 static void test_pieces_and_alphabet(struct test * t) {
     static const struct slice merges[] = { { "x y", 3 } };
     static struct vocabulary  v;
@@ -121,11 +121,26 @@ static void test_pieces_and_alphabet(struct test * t) {
     test_check(t, slice_is(tokenizer_token_bytes(tok, byte), "\xADq"), "U+0143 was not decoded");
     tokenizer_free(tok);
 
-    def.pre = "llama-bpe";
-    tok = make(t, &v, def);
-    check_ids(t, tok, "xyz", IDS(xyz));
-    check_ids(t, tok, "xyzz", IDS(xy, 'z', 'z'));
-    tokenizer_free(tok);
+    // bos, too, is added by default where whole pieces are looked up, as in llama.cpp
+    static const struct {
+        const char * pre;
+        bool         whole;
+    } names[] = { { "llama-bpe", true }, { "pixtral", true }, { "falcon-h1", true },
+        { "lfm2", true }, { "dbrx", false }, { "bailingmoe2", false }, { "qwen2", false } };
+    def.bos_id = xy;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
+        def.pre = names[i].pre;
+        tok = make(t, &v, def);
+        if (names[i].whole) {
+            check_ids(t, tok, "xyz", IDS(xyz));
+        } else {
+            check_ids(t, tok, "xyz", IDS(xy, 'z'));
+        }
+        check_ids(t, tok, "xyzz", IDS(xy, 'z', 'z'));
+        test_check(t, tok != NULL && tokenizer_adds_bos(tok) == names[i].whole,
+                "%s: bos is %sadded", def.pre, names[i].whole ? "not " : "");
+        tokenizer_free(tok);
+    }
 }
 
 //

@@ -20,7 +20,11 @@ def _pattern(numbers: str) -> str:
 # patterns that the runtime implements, with llama.cpp's names
 QWEN35 = (_pattern(r"\p{N}").replace(r"?\p{L}+", r"?[\p{L}\p{M}]+")
           .replace(r"[^\s\p{L}\p{N}]", r"[^\s\p{L}\p{M}\p{N}]"))
-PATTERNS = {_pattern(r"\p{N}{1,3}"): "llama-bpe", _pattern(r"\p{N}"): "qwen2", QWEN35: "qwen35"}
+# Ling writes the same pieces as Qwen2 with possessive quantifiers
+LING = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|"
+        r"\s*[\r\n]|\s+(?!\S)|\s+")
+PATTERNS = {_pattern(r"\p{N}{1,3}"): "llama-bpe", _pattern(r"\p{N}"): "qwen2", QWEN35: "qwen35",
+            LING: "bailingmoe2"}
 
 BYTE_LEVEL = ", ".join(["gpt-2", "gpt-neox", *PATTERNS.values()])
 
@@ -145,6 +149,8 @@ def _byte_level(path: Path, data: dict, model: dict) -> Tokenizer:
                 raise ModelError(f"{path}: the pre-tokenizer is {_name(steps[0])}; expected that "
                                  f"of {BYTE_LEVEL}")
             pre = PATTERNS[pattern]
+            if pre == "llama-bpe" and not model.get("ignore_merges"):
+                pre = "dbrx"               # llama.cpp's name for Llama-3's pieces, always merged
         case _:
             raise ModelError(f"{path}: the pre-tokenizer is {_names(steps)}; expected that of "
                              f"{BYTE_LEVEL}")
