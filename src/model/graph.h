@@ -12,15 +12,13 @@
 #include "model/model.h"
 
 // In a batch of at most this many tokens every token is bit-identical to the same token computed
-// alone, if matrices are Q8_0 or Q4_0: sequences decoded together, drafts.
+// alone, if matrices are Q8_0, Q4_0, Q4_K or Q6_K: sequences decoded together, drafts.
 enum { GRAPH_FEW_TOKENS = 32 };
 
 _Static_assert(
         1 + (int) LRNN_DRAFT_MAX <= GRAPH_FEW_TOKENS, "a token and its draft are a small batch");
 _Static_assert((int) GRAPH_FEW_TOKENS < PRODUCT_MANY_COLUMNS,
         "products of a small batch do not change their kernel with the number of tokens");
-_Static_assert((int) PRODUCT_FEW_COLUMNS_K < GRAPH_FEW_TOKENS,
-        "only Q8_0 and Q4_0 are promised: blocks of 256 change their kernel in a small batch");
 
 struct graph_seq { // the tokens of one sequence in a batch
     int32_t         seq;

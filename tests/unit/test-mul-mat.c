@@ -234,13 +234,17 @@ static void test_columns(struct test * t) {
 }
 
 // A column of Q8_0 and Q4_0 has the bits that it has alone: among up to 32, and among any number if
-// the graph asks for it.
+// the graph asks for it. So has one of Q4_K and Q6_K with AVX2.
 static void test_alone(struct test * t) {
-    static const int64_t counts[] = { 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 61, 300 };
-    for (size_t i = 0; i < 2 * sizeof(counts) / sizeof(counts[0]); ++i) {
-        const enum ggml_type type = i % 2 == 0 ? GGML_TYPE_Q8_0 : GGML_TYPE_Q4_0;
-        const struct shape   many = { 1120, 37, counts[i / 2], 1, 1, 1, 1, TEST_DENSE };
-        const struct shape   one = { 1120, 37, 1, 1, 1, 1, 1, TEST_DENSE };
+    static const enum ggml_type types[] = { GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_K,
+        GGML_TYPE_Q6_K };
+    static const int64_t counts[] = { 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 15, 16, 17, 31, 32, 61, 300 };
+    const size_t         n_types = ggml_cpu_has_avx2() ? 4 : 2;
+    for (size_t i = 0; i < n_types * sizeof(counts) / sizeof(counts[0]); ++i) {
+        const enum ggml_type type = types[i % n_types];
+        const int64_t        K = ggml_blck_size(type) == 256 ? 1024 : 1120;
+        const struct shape   many = { K, 37, counts[i / n_types], 1, 1, 1, 1, TEST_DENSE };
+        const struct shape   one = { K, 37, 1, 1, 1, 1, 1, TEST_DENSE };
         struct problem       p, q;
         struct test_rng      rng = { 7 };
         problem_init(&p, type, &many, &rng);
@@ -265,8 +269,7 @@ static void test_alone(struct test * t) {
 
 // A column has the bits of ggml's dot products, on x86 CPUs with AVX2.
 static void test_bits_of_ggml(struct test * t) {
-    static const enum ggml_type types[] = { GGML_TYPE_Q4_K, GGML_TYPE_Q6_K, GGML_TYPE_F32,
-        GGML_TYPE_F16 };
+    static const enum ggml_type types[] = { GGML_TYPE_F32, GGML_TYPE_F16 };
     for (size_t i = 0; ggml_cpu_has_avx2() && i < 4 * sizeof(types) / sizeof(types[0]); ++i) {
         static const int64_t lengths[] = { 256, 768, 1280, 4864 };
         const enum ggml_type type = types[i / 4];

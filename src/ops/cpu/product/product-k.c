@@ -1,11 +1,7 @@
-// Weights in blocks of 256 (Q4_K, Q5_K, Q6_K; with VNNI IQ4_XS) times many columns.
-//
-//     y[r, c] = Σ_b e[c, b] (Σ_i d[r, b] s[r, i] Σ_{k in part i} w[r, k] x[k, c]
-//                            − Σ_i m[r, b] t[r, i] Σ_{k in part i} x[k, c])
-//
-// A block has 8 or 16 parts, and w, x, s and t are integers. Types without minima t store w + o
-// (o = 32 in Q6_K, 128 in IQ4_XS): with VNNI the sum over a part begins with −o Σ x[k, c] instead
-// of 0; with AVX2 they have the minima t = s with the factor m = o d.
+// Weights in blocks of 256 (Q4_K, Q5_K, Q6_K; with VNNI IQ4_XS), strip by strip. The equation is in
+// product-k.h. Types without minima t store w + o (o = 32 in Q6_K, 128 in IQ4_XS): with VNNI the
+// sum over a part begins with −o Σ x[k, c] instead of 0; with AVX2 o Σ_i s[r, i] Σ x[k, c] is
+// subtracted at the end of a block.
 //
 // A block of a strip is unpacked once, as vectors of four weights of each row, and stays in the
 // first-level cache while all columns go past it.
@@ -14,7 +10,7 @@
 // or 16 for the scales, 5 for the minima and 1 for the factor of the column: 78 (Q4_K, Q5_K) or 81
 // (Q6_K). A Zen 4 starts one per cycle, so at most 3.2 times the multiply-adds of F32.
 
-#include "product.h"
+#include "product-k.h"
 
 #if PRODUCT_AVX2
 
@@ -32,20 +28,13 @@ enum {
 #    endif
 };
 
-// A block of a column.
-struct column_block {
-    int32_t q[N_FOURS]; // four numbers in each
-    int32_t start[16];  // −o Σ q of each part, with VNNI
-    int16_t sums[16];   // Σ q of each part
-    float   e;          // x = e q
-};
-
 // How the kernel computes a type.
 struct format {
     int  n_parts; // 8 or 16
     bool minima;
-    bool start; // sums over a part begin with −o Σ q
-    int  run;   // vectors of fours whose products are added before they are scaled
+    int  offset; // o, if it is subtracted at the end of a block
+    bool start;  // sums over a part begin with −o Σ q
+    int  run;    // vectors of fours whose products are added before they are scaled
 };
 
 //
@@ -54,14 +43,11 @@ struct format {
 
 #    if PRODUCT_VNNI
 
-typedef rows_f rows_acc; // Σ d s w x
-typedef rows_f rows_s;   // d s
-
 SIMD_INLINE struct format format_of(enum ggml_type type) {
     switch (type) {
-        case GGML_TYPE_Q6_K: return (struct format) { 16, false, true, 4 };
-        case GGML_TYPE_IQ4_XS: return (struct format) { 8, false, true, 8 };
-        default: return (struct format) { 8, true, false, 8 };
+        case GGML_TYPE_Q6_K: return (struct format) { 16, false, 0, true, 4 };
+        case GGML_TYPE_IQ4_XS: return (struct format) { 8, false, 0, true, 8 };
+        default: return (struct format) { 8, true, 0, false, 8 };
     }
 }
 
@@ -81,20 +67,16 @@ SIMD_INLINE rows_i rows_set1(int32_t x) {
 SIMD_INLINE rows_f rows_set1_f(float x) {
     return _mm512_set1_ps(x);
 }
-SIMD_INLINE rows_s rows_scale(rows_i s, rows_f d) {
-    return rows_float(s) * d;
+SIMD_INLINE rows_i rows_scale(rows_i s) {
+    return s;
 }
 // Adds Σ w x over four weights.
 SIMD_INLINE rows_i rows_dot(rows_i sum, rows_i w, int32_t x) {
     return _mm512_dpbusd_epi32(sum, w, _mm512_set1_epi32(x));
 }
 // Adds a sum of a part, scaled.
-SIMD_INLINE rows_acc rows_acc_add(rows_acc acc, rows_i sum, rows_s s) {
-    return rows_fma(rows_float(sum), s, acc);
-}
-SIMD_INLINE rows_f rows_acc_end(rows_acc acc, rows_f d) {
-    (void) d;
-    return acc;
+SIMD_INLINE rows_i rows_acc_add(rows_i acc, rows_i sum, rows_i s) {
+    return _mm512_add_epi32(acc, _mm512_mullo_epi32(sum, s));
 }
 // Adds Σ t x over two parts.
 SIMD_INLINE rows_i rows_pair(rows_i sum, rows_i t, int32_t x) {
@@ -103,15 +85,12 @@ SIMD_INLINE rows_i rows_pair(rows_i sum, rows_i t, int32_t x) {
 
 #    else
 
-typedef rows_i rows_acc; // Σ s w x
-typedef rows_i rows_s;   // s, twice, in 16 bits
-
 // Products are added in 16 bits, as many as fit: of weights of 4, 5 and 6 bits 8, 4 and 2 vectors.
 SIMD_INLINE struct format format_of(enum ggml_type type) {
     switch (type) {
-        case GGML_TYPE_Q6_K: return (struct format) { 16, true, false, 2 };
-        case GGML_TYPE_Q5_K: return (struct format) { 8, true, false, 4 };
-        default: return (struct format) { 8, true, false, 8 };
+        case GGML_TYPE_Q6_K: return (struct format) { 16, false, 32, false, 2 };
+        case GGML_TYPE_Q5_K: return (struct format) { 8, true, 0, false, 4 };
+        default: return (struct format) { 8, true, 0, false, 8 };
     }
 }
 
@@ -132,8 +111,8 @@ SIMD_INLINE rows_i rows_set1(int32_t x) {
 SIMD_INLINE rows_f rows_set1_f(float x) {
     return _mm256_set1_ps(x);
 }
-SIMD_INLINE rows_s rows_scale(rows_i s, rows_f d) {
-    (void) d;
+// Twice, in 16 bits
+SIMD_INLINE rows_i rows_scale(rows_i s) {
     return _mm256_or_si256(
             _mm256_and_si256(s, _mm256_set1_epi32(0xffff)), _mm256_slli_epi32(s, 16));
 }
@@ -142,11 +121,8 @@ SIMD_INLINE rows_i rows_dot(rows_i sum, rows_i w, int32_t x) {
     __asm__("" : "+x"(sum)); // GCC would add in another order, for which there are no registers
     return sum;
 }
-SIMD_INLINE rows_acc rows_acc_add(rows_acc acc, rows_i sum, rows_s s) {
+SIMD_INLINE rows_i rows_acc_add(rows_i acc, rows_i sum, rows_i s) {
     return _mm256_add_epi32(acc, _mm256_madd_epi16(sum, s));
-}
-SIMD_INLINE rows_f rows_acc_end(rows_acc acc, rows_f d) {
-    return rows_float(acc) * d;
 }
 SIMD_INLINE rows_i rows_pair(rows_i sum, rows_i t, int32_t x) {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(t, _mm256_set1_epi32(x)));
@@ -154,10 +130,12 @@ SIMD_INLINE rows_i rows_pair(rows_i sum, rows_i t, int32_t x) {
 
 #    endif
 
+typedef int32_t rows_i32 __attribute__((vector_size(sizeof(rows_i))));
+
 // A block of the rows of a strip.
 struct row_block {
     rows_i w[N_FOURS][VECS]; // four weights of each row
-    rows_s s[16][VECS];
+    rows_i s[16][VECS];
     rows_i t[8][VECS]; // minima of two parts, in 16 bits
     rows_f d[VECS];
     rows_f m[VECS]; // −m
@@ -210,7 +188,7 @@ SIMD_INLINE void unpack_scales(const char * const p[HEIGHT], int v, struct row_b
     out->d[v] = rows_factor(u[0]);
     out->m[v] = -rows_factor((rows_i) ((rows_u32) u[0] >> 16));
     for (unsigned i = 0; i < 8; ++i) {
-        out->s[i][v] = rows_scale((rows_i) (s[i / 4] >> 8 * (i % 4) & 255), out->d[v]);
+        out->s[i][v] = rows_scale((rows_i) (s[i / 4] >> 8 * (i % 4) & 255));
     }
     for (unsigned i = 0; i < 4; ++i) {
         const rows_u32 pair = t[i / 2] >> 16 * (i % 2);
@@ -253,12 +231,10 @@ static void unpack_q6_k(const char * const p[HEIGHT], int v, struct row_block * 
     rows_i factors, u[4];
     memcpy(&factors, d, sizeof(factors));
     out->d[v] = rows_factor(factors);
-    out->m[v] = -32.0f * out->d[v];
     rows_load_16(p, (int64_t) offsetof(block_q6_K, scales), u);
     for (int i = 0; i < 16; ++i) {
-        typedef int32_t rows_i32 __attribute__((vector_size(sizeof(rows_i))));
-        const rows_i32  s = (rows_i32) ((rows_u32) u[i / 4] << (24 - 8 * (i % 4))) >> 24;
-        out->s[i][v] = rows_scale((rows_i) s, out->d[v]);
+        const rows_i32 s = (rows_i32) ((rows_u32) u[i / 4] << (24 - 8 * (i % 4))) >> 24;
+        out->s[i][v] = rows_scale((rows_i) s);
         out->t[i / 2][v] = i % 2 == 0 ? (rows_i) (s & 0xffff)
                                       : (rows_i) ((rows_i32) out->t[i / 2][v] | s << 16);
     }
@@ -290,7 +266,7 @@ static void unpack_iq4_xs(const char * const p[HEIGHT], int v, struct row_block 
     out->d[v] = rows_factor(u[0]);
     for (unsigned i = 0; i < 8; ++i) {
         const rows_u32 s = (low >> 4 * i & 15) | (high >> 2 * i & 3) << 4;
-        out->s[i][v] = rows_scale((rows_i) (s - 32), out->d[v]);
+        out->s[i][v] = rows_scale((rows_i) (s - 32));
     }
     for (int j = 0; j < 4; ++j) { // the halves of 16 bytes are the halves of a part
         rows_i q[FOURS];
@@ -311,9 +287,10 @@ static void unpack_iq4_xs(const char * const p[HEIGHT], int v, struct row_block 
 // sums[.., c] += … of a block and n columns
 SIMD_INLINE void multiply_columns(const struct row_block * w, const struct column_block * x, int n,
         struct format f, rows_f * sums) {
-    rows_acc  acc[COLUMNS][VECS] = { 0 };
+    rows_i    acc[COLUMNS][VECS] = { 0 };
     rows_i    dot[COLUMNS][VECS];
     const int n_fours = N_FOURS / f.n_parts;
+    const int n_pairs = f.minima || f.offset > 0 ? f.n_parts / 2 : 0;
     for (int part = 0; part < f.n_parts; ++part) {
         UNROLL(4) for (int first = 0; first < n_fours; first += f.run) {
             UNROLL(8) for (int c = 0; c < n; ++c) {
@@ -338,14 +315,15 @@ SIMD_INLINE void multiply_columns(const struct row_block * w, const struct colum
     }
     UNROLL(8) for (int c = 0; c < n; ++c) {
         UNROLL(2) for (int v = 0; v < VECS; ++v) {
-            rows_f block = rows_acc_end(acc[c][v], w->d[v]);
+            rows_i sum = rows_set1(0);
+            UNROLL(8) for (int i = 0; i < n_pairs; ++i) {
+                int32_t pair;
+                memcpy(&pair, x[c].sums + 2 * i, sizeof(pair));
+                sum = rows_pair(sum, w->t[i][v], pair);
+            }
+            const rows_i32 dots = (rows_i32) acc[c][v] - (rows_i32) sum * f.offset;
+            rows_f         block = rows_float((rows_i) dots) * w->d[v];
             if (f.minima) {
-                rows_i sum = rows_set1(0);
-                UNROLL(8) for (int i = 0; i < f.n_parts / 2; ++i) {
-                    int32_t pair;
-                    memcpy(&pair, x[c].sums + 2 * i, sizeof(pair));
-                    sum = rows_pair(sum, w->t[i][v], pair);
-                }
                 block = rows_fma(rows_float(sum), w->m[v], block);
             }
             rows_f * out = &sums[c * VECS + v];
@@ -433,12 +411,26 @@ static void multiply_strip(const struct strip * s) {
     }
 }
 
-static void multiply(const struct product_part * part) {
-    multiply_strips(part, VECS * HEIGHT, multiply_strip);
+// Two rows at a time are faster for as many columns. Unpacking Q6_K takes longer.
+static int64_t few_columns(enum ggml_type type) {
+    switch (type) {
+        case GGML_TYPE_Q4_K: return PRODUCT_VNNI ? 3 : 12;
+        case GGML_TYPE_Q6_K: return PRODUCT_VNNI ? 6 : 12;
+        default: return 0;
+    }
 }
 
+static void multiply(const struct product_part * part) {
+    if (part->n_columns <= few_columns(part->type)) {
+        product_rows_k(part);
+    } else {
+        multiply_strips(part, VECS * HEIGHT, multiply_strip);
+    }
+}
+
+// For few columns of the other types, ggml's dot products are faster.
 static bool supports(const struct ggml_tensor * dst) {
-    return dst->ne[1] > PRODUCT_FEW_COLUMNS_K;
+    return dst->ne[1] > (PRODUCT_VNNI ? 1 : 12) || few_columns(dst->src[0]->type) > 0;
 }
 
 const struct product_kernel product_k = {

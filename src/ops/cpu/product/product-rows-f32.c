@@ -106,13 +106,13 @@ SIMD_INLINE void multiply(const struct row_pair * p, const char * columns, int64
     if (n == 2 && p->n == 2) {
         const __m128 y = sum_all_four(
                 sum_four(acc[0][0]), sum_four(acc[1][0]), sum_four(acc[0][1]), sum_four(acc[1][1]));
-        _mm_storel_pi((__m64 *) p->y, y);
-        _mm_storeh_pi((__m64 *) (p->y + p->y_nb1), y);
+        _mm_storel_pi((__m64 *) product_y(p->part, p->r, p->c), y);
+        _mm_storeh_pi((__m64 *) product_y(p->part, p->r, p->c + 1), y);
         return;
     }
 #    endif
     UNROLL(2) for (int c = 0; c < n; ++c) {
-        float * y = (float *) (void *) (p->y + c * p->y_nb1);
+        float * y = (float *) (void *) product_y(p->part, p->r, p->c + c);
         y[0] = sum_all(sum_four(acc[0][c]));
         if (p->n == 2) {
             y[1] = sum_all(sum_four(acc[1][c]));
@@ -122,12 +122,12 @@ SIMD_INLINE void multiply(const struct row_pair * p, const char * columns, int64
 
 SIMD_INLINE void multiply_all(const struct row_pair * p, const char * columns, int64_t stride,
         int64_t K, int n, bool is_f16) {
-    struct row_pair part = *p;
-    for (int c = 0; c < n; c += TILE, part.y += TILE * p->y_nb1, columns += TILE * stride) {
+    struct row_pair pair = *p;
+    for (int c = 0; c < n; c += TILE, pair.c += TILE, columns += TILE * stride) {
         if (n - c >= TILE) {
-            multiply(&part, columns, stride, K, TILE, is_f16, p->prefetch && c == 0);
+            multiply(&pair, columns, stride, K, TILE, is_f16, p->prefetch && c == 0);
         } else {
-            multiply(&part, columns, stride, K, 1, is_f16, p->prefetch && c == 0);
+            multiply(&pair, columns, stride, K, 1, is_f16, p->prefetch && c == 0);
         }
     }
 }

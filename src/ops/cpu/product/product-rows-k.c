@@ -1,13 +1,8 @@
-// Two rows in blocks of 256 weights (Q4_K, Q6_K) times a few columns.
-//
-//     y[r, c] = Σ_b e[c, b] (d[r, b] Σ_{k in block b} s[r, k] w[r, k] x[k, c]
-//                            − m[r, b] Σ_{k in block b} t[r, k] x[k, c])
-//
-// w and x are integers, and so are the scales s of 16 or 32 weights and the minima t, which only
-// Q4_K has. A vector of 512 bits holds 32 weights of both rows; without AVX-512, each row has a
-// vector of its own. Sums of integers are exact, and a block adds to the sums in F32 once, as in
-// ggml's dot products.
+// Two rows in blocks of 256 weights (Q4_K, Q6_K) times a few columns. The equation is in
+// product-k.h. A vector of 512 bits holds 32 weights of both rows; without AVX-512, each row has a
+// vector of its own.
 
+#include "product-k.h"
 #include "product-rows.h"
 
 #if PRODUCT_AVX2
@@ -25,7 +20,6 @@
 #    if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__) && \
             defined(__AVX512VNNI__)
 typedef __m512i both;
-typedef __m512  both_f;
 SIMD_INLINE both both_zero(void) {
     return _mm512_setzero_si512();
 }
@@ -72,25 +66,16 @@ SIMD_INLINE both both_dot(both w, __m256i q, both s, both v, __m256i p, both t) 
     const __m512i b = _mm512_maddubs_epi16(v, _mm512_broadcast_i64x4(p));
     return _mm512_dpwssd_epi32(_mm512_madd_epi16(a, s), b, t);
 }
-SIMD_INLINE both_f both_f_zero(void) {
-    return _mm512_setzero_ps();
-}
-// sum + f x, with factor f[0] for the first row and f[2] for the second
-SIMD_INLINE both_f both_fma(__m128 f, both x, both_f sum) {
-    const __m512i rows = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2);
-    const __m512  factor = _mm512_permutexvar_ps(rows, _mm512_castps128_ps512(f));
-    return _mm512_fmadd_ps(factor, _mm512_cvtepi32_ps(x), sum);
-}
-SIMD_INLINE __m256 both_row(both_f x, int r) {
-    return r == 0 ? _mm512_castps512_ps256(x) : _mm512_extractf32x8_ps(x, 1);
+// Four sums of each row
+SIMD_INLINE __m256i both_fold(both x) {
+    const __m256i a = _mm512_castsi512_si256(x), b = _mm512_extracti64x4_epi64(x, 1);
+    return _mm256_add_epi32(
+            _mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
 }
 #    else
 typedef struct {
     __m256i a, b;
 } both;
-typedef struct {
-    __m256 a, b;
-} both_f;
 SIMD_INLINE both both_zero(void) {
     return (both) { _mm256_setzero_si256(), _mm256_setzero_si256() };
 }
@@ -140,16 +125,9 @@ SIMD_INLINE both both_dot(both w, __m256i q, both s, both v, __m256i p, both t) 
     return (both) { _mm256_add_epi32(dot_one(w.a, q, s.a), dot_one(v.a, p, t.a)),
         _mm256_add_epi32(dot_one(w.b, q, s.b), dot_one(v.b, p, t.b)) };
 }
-SIMD_INLINE both_f both_f_zero(void) {
-    return (both_f) { _mm256_setzero_ps(), _mm256_setzero_ps() };
-}
-SIMD_INLINE both_f both_fma(__m128 f, both x, both_f sum) {
-    const __m256 a = _mm256_broadcastss_ps(f), b = _mm256_broadcastss_ps(_mm_movehl_ps(f, f));
-    return (both_f) { _mm256_fmadd_ps(a, _mm256_cvtepi32_ps(x.a), sum.a),
-        _mm256_fmadd_ps(b, _mm256_cvtepi32_ps(x.b), sum.b) };
-}
-SIMD_INLINE __m256 both_row(both_f x, int r) {
-    return r == 0 ? x.a : x.b;
+SIMD_INLINE __m256i both_fold(both x) {
+    return _mm256_add_epi32(
+            _mm256_permute2x128_si256(x.a, x.b, 0x20), _mm256_permute2x128_si256(x.a, x.b, 0x31));
 }
 #    endif
 
@@ -158,86 +136,49 @@ SIMD_INLINE both both_load(const void * a, const void * b) {
 }
 
 //
-// Columns: as those of ggml, but with sums of 32 instead of 16 numbers for Q4_K
-//
-
-// Rounds 256 numbers to multiples of d = −x / 127, where x is the largest, as ggml does. d is NaN
-// if a number is not finite.
-static void round_block_k(const float * x, block_q8_K * out) {
-    const __m256 sign = _mm256_set1_ps(-0.0f), zero = _mm256_setzero_ps();
-    __m256       max = zero, none = zero; // none: 0 or NaN
-    for (int j = 0; j < QK_K; j += 8) {
-        const __m256 v = _mm256_loadu_ps(x + j);
-        max = _mm256_max_ps(max, _mm256_andnot_ps(sign, v));
-        none = _mm256_fmadd_ps(v, zero, none);
-    }
-    __m128 m = _mm_max_ps(_mm256_castps256_ps128(max), _mm256_extractf128_ps(max, 1));
-    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
-    m = _mm_max_ss(m, _mm_movehdup_ps(m));
-    float top = _mm_cvtss_f32(m);
-    memset(out, 0, sizeof(*out));
-    if (_mm256_movemask_ps(_mm256_cmp_ps(none, zero, _CMP_NEQ_UQ)) != 0) {
-        out->d = NAN;
-        return;
-    }
-    if (top == 0.0f) {
-        return;
-    }
-    for (int j = 0; j < QK_K; j += 8) { // the sign of the first of the largest
-        const __m256 v = _mm256_loadu_ps(x + j);
-        const int    here = _mm256_movemask_ps(
-                _mm256_cmp_ps(_mm256_andnot_ps(sign, v), _mm256_set1_ps(top), _CMP_EQ_OQ));
-        if (here != 0) {
-            top = x[j + __builtin_ctz((unsigned) here)];
-            break;
-        }
-    }
-    const __m256 scale = _mm256_set1_ps(-127.0f / top);
-    for (int j = 0; j < QK_K; j += 16) {
-        const __m256i a = _mm256_cvtps_epi32(_mm256_mul_ps(scale, _mm256_loadu_ps(x + j)));
-        const __m256i b = _mm256_cvtps_epi32(_mm256_mul_ps(scale, _mm256_loadu_ps(x + j + 8)));
-        // packs interleaves the halves of its operands
-        const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xd8);
-        const __m128i bytes =
-                _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
-        _mm_storeu_si128((__m128i *) (out->qs + j), bytes);
-        __m128i sum = _mm256_castsi256_si128(_mm256_madd_epi16(words, _mm256_set1_epi16(1)));
-        sum = _mm_add_epi32(
-                sum, _mm256_extracti128_si256(_mm256_madd_epi16(words, _mm256_set1_epi16(1)), 1));
-        sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
-        sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1));
-        out->bsums[j / 16] = (int16_t) _mm_cvtsi128_si32(sum);
-    }
-    out->d = 1.0f / (-127.0f / top);
-}
-
-static void round_blocks(
-        enum ggml_type type, const float * x, int64_t n, char * out, int64_t stride) {
-    (void) stride;
-    block_q8_K * blocks = (block_q8_K *) (void *) out;
-    for (int64_t b = 0; b < n; ++b) {
-        round_block_k(x + b * QK_K, &blocks[b]);
-        for (int i = 0; type == GGML_TYPE_Q4_K && i < QK_K / 32; ++i) {
-            blocks[b].bsums[i] = (int16_t) (blocks[b].bsums[2 * i] + blocks[b].bsums[2 * i + 1]);
-        }
-    }
-}
-
-//
 // Products
 //
 
-SIMD_INLINE float sum_four(__m128 s) {
-    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
-    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+// Sums of the four numbers of each row of n vectors: [v[0], v[1], …] of row 0, then of row 1
+SIMD_INLINE __m256i sum_rows(const __m256i v[ROWS_TILE], int n) {
+    const __m256i a = _mm256_hadd_epi32(v[0], n > 1 ? v[1] : v[0]);
+    return _mm256_hadd_epi32(a, n > 2 ? _mm256_hadd_epi32(v[2], n > 3 ? v[3] : v[2]) : a);
 }
 
-SIMD_INLINE float sum_eight(__m256 x) {
-    return sum_four(_mm_add_ps(_mm256_extractf128_ps(x, 1), _mm256_castps256_ps128(x)));
+SIMD_INLINE const struct column_block * block_of(
+        const struct row_pair * p, const char * columns, int64_t b, int c) {
+    return (const struct column_block *) (const void *) columns + b * p->part->C + c;
 }
 
-SIMD_INLINE const block_q8_K * column_block(const char * columns, int64_t skip, int64_t b) {
-    return (const block_q8_K *) (const void *) (columns + skip) + b;
+SIMD_INLINE __m256i load_q(const struct column_block * x, int i) {
+    return _mm256_loadu_si256((const __m256i *) x->q + i);
+}
+
+// The factors of n columns, for both rows
+SIMD_INLINE __m256 load_e(const struct row_pair * p, const char * columns, int64_t b, int n) {
+    float e[ROWS_TILE];
+    UNROLL(4) for (int c = 0; c < ROWS_TILE; ++c) {
+        e[c] = block_of(p, columns, b, c < n ? c : 0)->e;
+    }
+    return _mm256_broadcast_ps(&(const __m128) { e[0], e[1], e[2], e[3] });
+}
+
+// A factor of each row, for all columns
+SIMD_INLINE __m256 copy_factor(__m128 factors, int first, int second) {
+    return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(factors),
+            _mm256_setr_epi32(first, first, first, first, second, second, second, second));
+}
+
+SIMD_INLINE void store_rows(const struct row_pair * p, __m256 sums, int n) {
+    float y[2 * ROWS_TILE];
+    _mm256_storeu_ps(y, sums);
+    UNROLL(4) for (int c = 0; c < n; ++c) {
+        float * out = (float *) (void *) product_y(p->part, p->r, p->c + c);
+        out[0] = y[c];
+        if (p->n == 2) {
+            out[1] = y[ROWS_TILE + c];
+        }
+    }
 }
 
 SIMD_INLINE void prefetch(const char ** far, int n_bytes) {
@@ -283,14 +224,9 @@ SIMD_INLINE __m128 load_factors(const void * v0, const void * v1) {
 
 // Q4_K: two rows and n columns
 SIMD_INLINE void multiply_4(
-        const struct row_pair * p, const char * columns, int64_t stride, int64_t n_blocks, int n) {
+        const struct row_pair * p, const char * columns, int64_t n_blocks, int n) {
     const char * far = p->rows[1] + ROWS_FAR;
-    both_f       acc[ROWS_TILE];
-    __m256       minima[ROWS_TILE]; // four sums of each row
-    UNROLL(4) for (int c = 0; c < n; ++c) {
-        acc[c] = both_f_zero();
-        minima[c] = _mm256_setzero_ps();
-    }
+    __m256       y = _mm256_setzero_ps(); // [columns, rows]
     for (int64_t b = 0; b < n_blocks; ++b) {
         const block_q4_K * v0 = (const block_q4_K *) (const void *) p->rows[0] + b;
         const block_q4_K * v1 = (const block_q4_K *) (const void *) p->rows[1] + b;
@@ -311,41 +247,37 @@ SIMD_INLINE void multiply_4(
             const both scale_low = copy_scale(scales, copy_32[2 * j]);
             const both scale_high = copy_scale(scales, copy_32[2 * j + 1]);
             UNROLL(4) for (int c = 0; c < n; ++c) {
-                const block_q8_K * x = column_block(columns, c * stride, b);
-                const __m256i *    q = (const __m256i *) (x->qs + 64 * j);
-                sum[c] = both_add(sum[c], both_dot(low, _mm256_loadu_si256(q), scale_low, high,
-                                                  _mm256_loadu_si256(q + 1), scale_high));
+                const struct column_block * x = block_of(p, columns, b, c);
+                sum[c] = both_add(sum[c], both_dot(low, load_q(x, 2 * j), scale_low, high,
+                                                  load_q(x, 2 * j + 1), scale_high));
             }
         }
         const __m128 factors = load_factors(&v0->d, &v1->d); // d and m of each row
+        __m256i      v[2 * ROWS_TILE];                       // dots, then minima
         UNROLL(4) for (int c = 0; c < n; ++c) {
-            const block_q8_K * x = column_block(columns, c * stride, b);
-            const __m128       f = _mm_mul_ps(_mm_set1_ps(x->d), factors);
-            acc[c] = both_fma(f, sum[c], acc[c]);
-            const __m256i product = _mm256_madd_epi16(
-                    t, _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *) x->bsums)));
-            const __m256 m = _mm256_permutevar8x32_ps(
-                    _mm256_castps128_ps256(f), _mm256_setr_epi32(1, 1, 1, 1, 3, 3, 3, 3));
-            minima[c] = _mm256_fnmadd_ps(m, _mm256_cvtepi32_ps(product), minima[c]);
+            const struct column_block * x = block_of(p, columns, b, c);
+            v[c] = both_fold(sum[c]);
+            v[n + c] = _mm256_madd_epi16(
+                    t, _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *) x->sums)));
         }
+        // one or two columns leave room for their minima
+        const __m256i dots = sum_rows(v, n > 2 ? n : 2 * n);
+        const __m256i minima = n > 2    ? sum_rows(v + n, n)
+                               : n == 2 ? _mm256_shuffle_epi32(dots, 0x4e)
+                                        : _mm256_shuffle_epi32(dots, 0xb1);
+        const __m256  block = _mm256_mul_ps(_mm256_cvtepi32_ps(dots), copy_factor(factors, 0, 2));
+        y = _mm256_fmadd_ps(
+                _mm256_fnmadd_ps(_mm256_cvtepi32_ps(minima), copy_factor(factors, 1, 3), block),
+                load_e(p, columns, b, n), y);
     }
-    UNROLL(4) for (int c = 0; c < n; ++c) {
-        float * y = (float *) (void *) (p->y + c * p->y_nb1);
-        y[0] = sum_eight(both_row(acc[c], 0)) + sum_four(_mm256_castps256_ps128(minima[c]));
-        if (p->n == 2) {
-            y[1] = sum_eight(both_row(acc[c], 1)) + sum_four(_mm256_extractf128_ps(minima[c], 1));
-        }
-    }
+    store_rows(p, y, n);
 }
 
 // Q6_K
 SIMD_INLINE void multiply_6(
-        const struct row_pair * p, const char * columns, int64_t stride, int64_t n_blocks, int n) {
+        const struct row_pair * p, const char * columns, int64_t n_blocks, int n) {
     const char * far = p->rows[1] + ROWS_FAR;
-    both_f       acc[ROWS_TILE];
-    UNROLL(4) for (int c = 0; c < n; ++c) {
-        acc[c] = both_f_zero();
-    }
+    __m256       y = _mm256_setzero_ps(); // [columns, rows]
     for (int64_t b = 0; b < n_blocks; ++b) {
         const block_q6_K * v0 = (const block_q6_K *) (const void *) p->rows[0] + b;
         const block_q6_K * v1 = (const block_q6_K *) (const void *) p->rows[1] + b;
@@ -357,11 +289,10 @@ SIMD_INLINE void multiply_6(
                         _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *) v1->scales)));
         both sum[ROWS_TILE];
         UNROLL(4) for (int c = 0; c < n; ++c) {
-            const block_q8_K * x = column_block(columns, c * stride, b);
+            const struct column_block * x = block_of(p, columns, b, c);
             // weights are stored plus 32
-            sum[c] = both_sub(both_zero(),
-                    both_times_32(
-                            both_madd(scales, _mm256_loadu_si256((const __m256i *) x->bsums))));
+            sum[c] = both_sub(both_zero(), both_times_32(both_madd(scales,
+                                                   _mm256_loadu_si256((const __m256i *) x->sums))));
         }
         UNROLL(2) for (int j = 0; j < QK_K / 128; ++j) {
             const both a = both_load(v0->ql + 64 * j, v1->ql + 64 * j);
@@ -378,70 +309,49 @@ SIMD_INLINE void multiply_6(
                 const both scale = copy_scale(eight, copy_16[i]);
                 const both next = copy_scale(eight, copy_16[i + 1]);
                 UNROLL(4) for (int c = 0; c < n; ++c) {
-                    const block_q8_K * x = column_block(columns, c * stride, b);
-                    const __m256i *    q = (const __m256i *) (x->qs + 128 * j + 32 * i);
-                    sum[c] = both_add(sum[c], both_dot(w[i], _mm256_loadu_si256(q), scale, w[i + 1],
-                                                      _mm256_loadu_si256(q + 1), next));
+                    const struct column_block * x = block_of(p, columns, b, c);
+                    sum[c] = both_add(sum[c], both_dot(w[i], load_q(x, 4 * j + i), scale, w[i + 1],
+                                                      load_q(x, 4 * j + i + 1), next));
                 }
             }
         }
         const __m128 factors = _mm_cvtph_ps(_mm_set_epi32(0, 0, v1->d, v0->d)); // [d, 0, d', 0]
+        __m256i      dots[ROWS_TILE];
         UNROLL(4) for (int c = 0; c < n; ++c) {
-            const block_q8_K * x = column_block(columns, c * stride, b);
-            acc[c] = both_fma(_mm_mul_ps(_mm_set1_ps(x->d), factors), sum[c], acc[c]);
+            dots[c] = both_fold(sum[c]);
         }
+        const __m256 block =
+                _mm256_mul_ps(_mm256_cvtepi32_ps(sum_rows(dots, n)), copy_factor(factors, 0, 2));
+        y = _mm256_fmadd_ps(block, load_e(p, columns, b, n), y);
     }
-    UNROLL(4) for (int c = 0; c < n; ++c) {
-        float * y = (float *) (void *) (p->y + c * p->y_nb1);
-        y[0] = sum_eight(both_row(acc[c], 0));
-        if (p->n == 2) {
-            y[1] = sum_eight(both_row(acc[c], 1));
-        }
-    }
+    store_rows(p, y, n);
 }
 
 static void multiply_q4_k(
         const struct row_pair * p, const char * columns, int64_t stride, int64_t K, int n) {
+    (void) stride;
     switch (n) {
-        case 1: multiply_4(p, columns, stride, K / QK_K, 1); break;
-        case 2: multiply_4(p, columns, stride, K / QK_K, 2); break;
-        case 3: multiply_4(p, columns, stride, K / QK_K, 3); break;
-        default: multiply_4(p, columns, stride, K / QK_K, ROWS_TILE); break;
+        case 1: multiply_4(p, columns, K / QK_K, 1); break;
+        case 2: multiply_4(p, columns, K / QK_K, 2); break;
+        case 3: multiply_4(p, columns, K / QK_K, 3); break;
+        default: multiply_4(p, columns, K / QK_K, ROWS_TILE); break;
     }
 }
 
 static void multiply_q6_k(
         const struct row_pair * p, const char * columns, int64_t stride, int64_t K, int n) {
+    (void) stride;
     switch (n) {
-        case 1: multiply_6(p, columns, stride, K / QK_K, 1); break;
-        case 2: multiply_6(p, columns, stride, K / QK_K, 2); break;
-        case 3: multiply_6(p, columns, stride, K / QK_K, 3); break;
-        default: multiply_6(p, columns, stride, K / QK_K, ROWS_TILE); break;
+        case 1: multiply_6(p, columns, K / QK_K, 1); break;
+        case 2: multiply_6(p, columns, K / QK_K, 2); break;
+        case 3: multiply_6(p, columns, K / QK_K, 3); break;
+        default: multiply_6(p, columns, K / QK_K, ROWS_TILE); break;
     }
 }
 
-static void multiply(const struct product_part * part) {
-    const int64_t stride = part->K / QK_K * (int64_t) sizeof(block_q8_K);
-    multiply_pairs(part, stride, part->type == GGML_TYPE_Q4_K ? multiply_q4_k : multiply_q6_k);
+void product_rows_k(const struct product_part * part) {
+    multiply_pairs(part, sizeof(struct column_block),
+            part->type == GGML_TYPE_Q4_K ? multiply_q4_k : multiply_q6_k);
 }
-
-static bool supports(const struct ggml_tensor * dst) {
-    return dst->ne[1] <= PRODUCT_FEW_COLUMNS_K;
-}
-
-const struct product_kernel product_rows_k = {
-    .name = "rows k",
-    .types = PRODUCT_TYPE(Q4_K) | PRODUCT_TYPE(Q6_K),
-    .supports = supports,
-    .block = QK_K,
-    .block_size = sizeof(block_q8_K),
-    .round = round_blocks,
-    .private_max = 4096,
-    .height = 2,
-    .slice_rows = 128,
-    .slice_columns = 256,
-    .min_slice_size = 16384,
-    .multiply = multiply,
-};
 
 #endif

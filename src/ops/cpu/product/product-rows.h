@@ -8,7 +8,8 @@
 // - Weights are prefetched. Two rows are neighbors in memory; the prefetch goes straight through
 //   them while the blocks alternate, far enough ahead that it is always past the second row.
 //
-// The results are bit-identical to those of ggml's dot products, alone and among other columns.
+// Results are bit-identical, alone and among other columns; those of F32 and F16 also to those of
+// ggml's dot products.
 
 #include "product.h"
 
@@ -26,11 +27,11 @@ enum {
 
 // Two rows that are multiplied together.
 struct row_pair {
-    const char * rows[2];  // may be the same
-    int          n;        // rows to store: 1 or 2
-    bool         prefetch; // the rows that follow
-    char *       y;        // of the first row and column
-    int64_t      y_nb1;    // bytes between columns of y
+    const struct product_part * part;
+    const char *                rows[2];  // may be the same
+    int                         n;        // rows to store: 1 or 2
+    bool                        prefetch; // the rows that follow
+    int64_t                     r, c;     // the first row and column
 };
 
 // Multiplies two rows with n columns, at most ROWS_TILE, which are `stride` bytes apart.
@@ -44,13 +45,14 @@ static inline void multiply_pairs(
         const bool      two = r + 1 < part->n_rows;
         struct row_pair p = {
             .rows = { row, two ? row + part->row_size : row },
+            .part = part,
             .n = two ? 2 : 1,
-            .y_nb1 = part->y_nb1,
+            .r = r,
         };
         for (int64_t c = 0; c < part->n_columns; c += ROWS_TILE) {
             const int64_t n = part->n_columns - c;
             p.prefetch = c == 0;
-            p.y = part->y + r * (int64_t) sizeof(float) + c * p.y_nb1;
+            p.c = c;
             multiply(&p, part->columns + (part->first + c) * stride, stride, part->K,
                     n < ROWS_TILE ? (int) n : ROWS_TILE);
         }

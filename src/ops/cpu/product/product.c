@@ -52,7 +52,6 @@ static const struct product_kernel * const kernels[] = {
     &product_odd_rows,
     &product_rows_f32,
     &product_rows_f16,
-    &product_rows_k,
     &product_q8_0,
     &product_k,
 #else

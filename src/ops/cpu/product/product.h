@@ -134,15 +134,14 @@ struct product_kernel {
     void (*multiply)(const struct product_part * part); // NULL: ggml computes the product
 };
 
-// kernels for many columns
+// a kernel for many columns
 extern const struct product_kernel product_f32; // of any type, converted to F32
-extern const struct product_kernel product_k;   // Q4_K, Q5_K, Q6_K, IQ4_XS in 8 bits
 
 // for any number of columns
 extern const struct product_kernel product_q8_0; // Q8_0 and Q4_0 in 8 bits
+extern const struct product_kernel product_k;    // Q4_K, Q5_K, Q6_K, IQ4_XS in 8 bits
 
 // for few columns
-extern const struct product_kernel product_rows_k; // Q4_K and Q6_K
 extern const struct product_kernel product_rows_f32;
 extern const struct product_kernel product_rows_f16;
 extern const struct product_kernel product_odd_rows; // F32 and F16, short rows of any length
