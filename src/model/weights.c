@@ -11,6 +11,7 @@
 #include "ggml-cpu.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -112,11 +113,16 @@ static bool fetch_tensor(
     return true;
 }
 
-static double count_bytes(const struct device * device) {
+// The matrices of all experts, of which a token reads a few.
+static bool is_experts(const struct ggml_tensor * t) {
+    return strstr(t->name, "_exps.") != NULL;
+}
+
+static double count_bytes(const struct device * device, bool experts) {
     double bytes = 0.0;
     for (struct ggml_tensor * t = ggml_get_first_tensor(device->ctx); t != NULL;
             t = ggml_get_next_tensor(device->ctx, t)) {
-        bytes += (double) ggml_nbytes(t);
+        bytes += experts || !is_experts(t) ? (double) ggml_nbytes(t) : 0.0;
     }
     return bytes;
 }
@@ -131,7 +137,7 @@ struct blocks {
 };
 
 // Wants all blocks with weights that a token reads: not the embedding, of which it reads one row.
-static struct blocks find_blocks(const struct lrnn_model * model) {
+static struct blocks find_blocks(const struct lrnn_model * model, bool experts) {
     size_t          size;
     const uintptr_t begin = (uintptr_t) model_file_bytes(model->file, &size);
     const uintptr_t first = (begin + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
@@ -145,7 +151,7 @@ static struct blocks find_blocks(const struct lrnn_model * model) {
     }
     for (struct ggml_tensor * t = ggml_get_first_tensor(model->devices[0].ctx); t != NULL;
             t = ggml_get_next_tensor(model->devices[0].ctx, t)) {
-        if (t == model->token_embd && t != model->output) {
+        if ((t == model->token_embd && t != model->output) || (!experts && is_experts(t))) {
             continue;
         }
         const uintptr_t from = (uintptr_t) t->data, to = from + ggml_nbytes(t);
@@ -178,15 +184,29 @@ static bool replace_blocks(struct loader * l, const struct blocks * b, struct fe
 
 // ---- All devices --------------------------------------------------------------------------------
 
+// Weights that stay in the mapped file are read ahead, but not experts: some may never be used.
 static bool fetch_device(struct loader * l, int32_t i, struct fetch * f) {
     struct ggml_context * ctx = l->model->devices[i].ctx;
     for (struct ggml_tensor * t = ggml_get_first_tensor(ctx); t != NULL;
             t = ggml_get_next_tensor(ctx, t)) {
-        if (!fetch_tensor(l, t, i > 0, f)) {
+        if ((i > 0 || !is_experts(t)) && !fetch_tensor(l, t, i > 0, f)) {
             return false;
         }
     }
     return true;
+}
+
+// The blocks to copy to huge pages, as far as memory allows: all, those that every token reads, or
+// none. A copy of the experts reads all of them.
+static struct blocks choose_blocks(const struct lrnn_model * model) {
+    for (int experts = 1; experts >= 0; --experts) {
+        struct blocks b = find_blocks(model, experts == 1);
+        if (b.n_wanted > 0 && huge_pages_fit(b.n_wanted * HUGE_PAGE)) {
+            return b;
+        }
+        free(b.wanted);
+    }
+    return (struct blocks) { 0 };
 }
 
 // The weights of the CPU. Huge pages only if it has all of them: the bytes of a weight that is
@@ -194,15 +214,15 @@ static bool fetch_device(struct loader * l, int32_t i, struct fetch * f) {
 static bool fetch_mapped(
         struct loader * l, const struct lrnn_model_params * params, struct fetch * f) {
     const bool    may_copy = l->model->n_devices == 1 && (params == NULL || !params->no_huge_pages);
-    struct blocks blocks = may_copy ? find_blocks(l->model) : (struct blocks) { 0 };
+    struct blocks blocks = may_copy ? choose_blocks(l->model) : (struct blocks) { 0 };
     bool          ok = true;
-    if (blocks.n_wanted > 0 && huge_pages_fit(blocks.n_wanted * HUGE_PAGE)) {
+    if (blocks.n_wanted > 0) {
         f->all += (double) (blocks.n_wanted * HUGE_PAGE);
         ok = replace_blocks(l, &blocks, f);
     } else if (f->report != NULL) {
         // A file larger than the memory would evict its own pages.
         const double memory = (double) sysconf(_SC_PHYS_PAGES) * (double) sysconf(_SC_PAGESIZE);
-        const double bytes = count_bytes(&l->model->devices[0]);
+        const double bytes = count_bytes(&l->model->devices[0], false);
         if (bytes < memory) {
             f->all += bytes;
             ok = fetch_device(l, 0, f);
@@ -225,11 +245,11 @@ bool weights_fetch(struct loader * l, const struct lrnn_model_params * params) {
             struct lrnn_error why;
             error_set(&why, LRNN_ERROR_NO_MEMORY,
                     "device %s: out of memory for %.0f bytes of weights; offload fewer layers",
-                    ggml_backend_dev_name(device->dev), count_bytes(device));
+                    ggml_backend_dev_name(device->dev), count_bytes(device, true));
             return loader_fail_with(l, &why, NULL);
         }
         ggml_backend_buffer_set_usage(device->buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-        f.all += count_bytes(device);
+        f.all += count_bytes(device, true);
     }
     if (!fetch_mapped(l, params, &f)) {
         return false;
