@@ -61,6 +61,7 @@ async function answer(question) {
     for (const input of inputs()) {
         if (input.value !== "" && input.name !== "n") body[input.name] = Number(input.value);
     }
+    if (body.seed !== undefined) body.seed += question.children.length;    // another answer
     const message = addMessage(question, "assistant", "");
     message.bare = props.thinking ? !$("think").checked : false;
     if (message.bare) body.chat_template_kwargs = { enable_thinking: false };
@@ -274,7 +275,7 @@ function setMode(chatMode) {
     const input = document.querySelector("[name=max_tokens]");
     limits[isChat] = input.value;
     isChat = chatMode;
-    input.value = limits[isChat];
+    input.value = Math.min(limits[isChat], props.max_tokens);
     document.body.classList.toggle("chat", isChat);
     $("mode-text").setAttribute("aria-pressed", !isChat);
     $("mode-chat").setAttribute("aria-pressed", isChat);

@@ -672,7 +672,6 @@ void http_reply_stream(struct http_call * call, const char * type,
         return ok;
     };
     const auto end = [release, user](bool) { release(user); };
-    call->response.status = 200;
     if (call->request.version ==
             "HTTP/1.0") { // has no chunks: the end of the connection is the end
         current->is_last = true;
