@@ -70,6 +70,13 @@ void fake_cuda_reset(void) {
     first_error[0] = '\0';
 }
 
+// A function that does one thing and succeeds
+#define FAKE(name, does, ...)       \
+    cudaError_t name(__VA_ARGS__) { \
+        does;                       \
+        return cudaSuccess;         \
+    }
+
 //
 // Kernels
 //
@@ -235,21 +242,10 @@ cudaError_t cudaFreeHost(void * p) {
     return cudaSuccess;
 }
 
-cudaError_t cudaHostRegister(void * p, size_t size, unsigned flags) {
-    return cudaSuccess;
-}
-cudaError_t cudaHostUnregister(void * p) {
-    return cudaSuccess;
-}
-cudaError_t cudaHostGetDevicePointer(void ** device, void * host, unsigned flags) {
-    *device = host;
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemGetInfo(size_t * n_free, size_t * n_total) {
-    *n_free = *n_total = MEMORY_BYTES;
-    return cudaSuccess;
-}
+FAKE(cudaHostRegister, (void) 0, void * p, size_t size, unsigned flags)
+FAKE(cudaHostUnregister, (void) 0, void * p)
+FAKE(cudaHostGetDevicePointer, *device = host, void ** device, void * host, unsigned flags)
+FAKE(cudaMemGetInfo, *n_free = *n_total = MEMORY_BYTES, size_t * n_free, size_t * n_total)
 
 cudaError_t cudaMemcpyAsync(
         void * to, const void * from, size_t size, enum cudaMemcpyKind kind, cudaStream_t stream) {
@@ -271,10 +267,7 @@ cudaError_t cudaMemcpy2DAsync(void * to, size_t to_pitch, const void * from, siz
     return cudaSuccess;
 }
 
-cudaError_t cudaMemsetAsync(void * p, int value, size_t size, cudaStream_t stream) {
-    memset(p, value, size);
-    return cudaSuccess;
-}
+FAKE(cudaMemsetAsync, memset(p, value, size), void * p, int value, size_t size, cudaStream_t stream)
 
 cudaError_t cudaMemset(void * p, int value, size_t size) {
     not_while_capturing("cudaMemset");
@@ -285,49 +278,26 @@ cudaError_t cudaMemset(void * p, int value, size_t size) {
 // The device
 //
 
-cudaError_t cudaGetDeviceCount(int * n) {
-    *n = 1;
-    return cudaSuccess;
-}
-cudaError_t cudaGetDevice(int * device) {
-    *device = 0;
-    return cudaSuccess;
-}
+FAKE(cudaGetDeviceCount, *n = 1, int * n)
+FAKE(cudaGetDevice, *device = 0, int * device)
 cudaError_t cudaSetDevice(int device) {
     return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
 }
-cudaError_t cudaSetDeviceFlags(unsigned flags) {
-    return cudaSuccess;
-}
-cudaError_t cudaDeviceCanAccessPeer(int * can, int a, int b) {
-    *can = 0;
-    return cudaSuccess;
-}
-cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
-    return cudaSuccess;
-}
+FAKE(cudaSetDeviceFlags, (void) 0, unsigned flags)
+FAKE(cudaDeviceCanAccessPeer, *can = 0, int * can, int a, int b)
+FAKE(cudaDeviceEnablePeerAccess, (void) 0, int peer, unsigned flags)
 cudaError_t cudaDeviceGetPCIBusId(char * id, int size, int device) {
     snprintf(id, (size_t) size, "0000:00:00.0");
     return cudaSuccess;
 }
-cudaError_t cudaDeviceSynchronize(void) {
-    not_while_capturing("cudaDeviceSynchronize");
-    return cudaSuccess;
-}
-cudaError_t cudaGetLastError(void) {
-    return cudaSuccess;
-}
-cudaError_t cudaPeekAtLastError(void) {
-    return cudaSuccess;
-}
+FAKE(cudaDeviceSynchronize, not_while_capturing("cudaDeviceSynchronize"), void)
+FAKE(cudaGetLastError, (void) 0, void)
+FAKE(cudaPeekAtLastError, (void) 0, void)
 const char * cudaGetErrorString(cudaError_t error) {
     return "an error of the fake device";
 }
 
-cudaError_t cudaDeviceGetAttribute(int * value, enum cudaDeviceAttr attr, int device) {
-    *value = 0;
-    return cudaSuccess;
-}
+FAKE(cudaDeviceGetAttribute, *value = 0, int * value, enum cudaDeviceAttr attr, int device)
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp * prop, int device) {
     memset(prop, 0, sizeof(*prop));
@@ -352,31 +322,13 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t * stream, unsigned flags) {
     *stream = (cudaStream_t) &thing;
     return cudaSuccess;
 }
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-    return cudaSuccess;
-}
-cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned f) {
-    return cudaSuccess;
-}
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t * event, unsigned flags) {
-    *event = (cudaEvent_t) &thing;
-    return cudaSuccess;
-}
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-    return cudaSuccess;
-}
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-    not_while_capturing("cudaStreamSynchronize");
-    return cudaSuccess;
-}
-cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-    not_while_capturing("cudaEventSynchronize");
-    return cudaSuccess;
-}
+FAKE(cudaStreamDestroy, (void) 0, cudaStream_t stream)
+FAKE(cudaStreamWaitEvent, (void) 0, cudaStream_t s, cudaEvent_t e, unsigned f)
+FAKE(cudaEventCreateWithFlags, *event = (cudaEvent_t) &thing, cudaEvent_t * event, unsigned flags)
+FAKE(cudaEventDestroy, (void) 0, cudaEvent_t event)
+FAKE(cudaEventRecord, (void) 0, cudaEvent_t event, cudaStream_t stream)
+FAKE(cudaStreamSynchronize, not_while_capturing("cudaStreamSynchronize"), cudaStream_t stream)
+FAKE(cudaEventSynchronize, not_while_capturing("cudaEventSynchronize"), cudaEvent_t event)
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
     is_capturing = true;
@@ -407,16 +359,9 @@ cudaError_t cudaGraphExecUpdate(
     return cudaSuccess;
 }
 
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
-    ++count.graphs;
-    return cudaSuccess;
-}
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-    return cudaSuccess;
-}
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
-    return cudaSuccess;
-}
+FAKE(cudaGraphLaunch, ++count.graphs, cudaGraphExec_t exec, cudaStream_t stream)
+FAKE(cudaGraphDestroy, (void) 0, cudaGraph_t graph)
+FAKE(cudaGraphExecDestroy, (void) 0, cudaGraphExec_t exec)
 
 //
 // cuBLAS

@@ -5,6 +5,7 @@ import itertools
 import json
 import re
 import subprocess
+from xml.etree import ElementTree
 
 import pytest
 
@@ -68,6 +69,48 @@ def test_every_format(reports):
     rows = (reports.work / "a/prefix.csv").read_text().splitlines()
     assert len(rows) == 1 + 3 * 4  # 3 runs with prefixes of 128, 256, 512, 1024
     assert rows[0].startswith("model,dataset,protocol,length,tokens,")
+
+
+# names that need escapes in every format, a degrading model, non-finite losses, two tokenizers
+ODD = {"plain": ["norm=1"],
+       "<script>\"x\" & 'y', z</script>-q4_k": ["quantization=q4_k", "level=0.61"],
+       "a name that is a good deal longer than any table or chart would like it to be é中":
+           ["trained_length=1024", "rise=2"],
+       "nan": ["nan_window=5", "nan_position=3000"], "other tokens": ["tokenizer=t1"],
+       "few windows": ["dataset=other", "window=600", "n_windows=2"]}
+
+
+@pytest.mark.parametrize("options", [[], ["--y", "nats", "--x", "linear"], ["--y", "bpb"],
+                                     ["--y", "bpb", "--smooth", "101"]])
+def test_every_format_is_well_formed(reports, options):
+    for i, (name, settings) in enumerate(ODD.items()):
+        reports.scores(f"odd/{i}.nll", f"model={name}", "window=4096", "trained_length=512",
+                       "sources=web\t<b>&\"books\"", *settings)
+    for source in ("odd", "odd/0.nll"):
+        table = reports.run("report", source, "--format", "table,json,csv,svg,html", "--out", "a",
+                            *options).stdout
+        files = {name: data.decode() for name, data in reports.files("a").items()}
+        for name in ("report.svg", "report.html"):
+            ElementTree.fromstring(files[name])
+            # no external resources; the name of a namespace is not fetched
+            text = files[name].replace('"http://www.w3.org/2000/svg"', "")
+            assert not re.search(r"http|<script|url\(|@import", text), name
+            assert "prefers-color-scheme:dark" in text
+        json.loads(files["report.json"], parse_constant=pytest.fail)
+        for name in ("buckets.csv", "prefix.csv"):
+            rows = list(csv.reader(files[name].splitlines()))
+            assert len(rows) > 1 and len({len(row) for row in rows}) == 1, name
+        assert 50 < max(map(len, table.splitlines())) <= 100
+        assert not re.search(r"[±−–…×]|[\0-\x09\x0b-\x1f\x7f-\x9f]", table)
+        terminal = reports.lrnn.on_terminal("lrnn-perplexity", "report", source, *options,
+                                            env={"LC_ALL": "C.UTF-8"})
+        assert terminal.close() == reports.Code.OK
+        assert 40 < max(map(len, terminal.lines())) <= 80
+        if source == "odd":
+            # a title, and panels: tokenizers share one only in bits per byte
+            heads = re.findall('lc-head"', files["report.svg"])
+            assert len(heads) == 1 + (2 if "bpb" in options else 3)
+            assert "Dashed: quantized." in files["report.svg"]
 
 
 def test_list_of_columns(reports):
@@ -164,6 +207,8 @@ def test_incomplete_runs(reports):
         reports.scores(f"shards/neg-{shard}.nll", *NEG, f"shard={shard}", "n_shards=3")
     reports.fail(reports.Code.DATA, "report", "shards/neg-1.nll", "shards/neg-3.nll",
                  stderr="shard 2 is missing")
+    reports.scores("shards/again.nll", *NEG, "shard=1", "n_shards=3")
+    reports.fail(reports.Code.DATA, "report", "shards", stderr="overlap")
 
 
 def test_report_refuses(reports):

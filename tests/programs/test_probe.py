@@ -1,6 +1,7 @@
 """lrnn-probe on the models that ship and on the golden models."""
 
 import json
+from xml.etree import ElementTree
 
 import pytest
 
@@ -25,7 +26,7 @@ def test_accuracy_by_length(lrnn):
     assert signed["lengths"][1]["right"] == positions
     assert positive["lengths"][1]["right"] < 600
     svg = (lrnn.work / "s3.svg").read_text()
-    assert "<svg" in svg and "s3-01" in svg and "</svg>" in svg
+    assert ElementTree.fromstring(svg) is not None and "s3-01" in svg
 
 
 def test_numbers_of_the_table(lrnn):

@@ -42,6 +42,11 @@ def skippable(data, number):
     return struct.pack("<II", 0x184D2A50 + number, len(data)) + data
 
 
+def indented(records, indent):
+    """The text of each record: the first one with line breaks, the others on a line each."""
+    return [json.dumps(r, indent=indent if r is records[0] else None) for r in records]
+
+
 def make_containers(folder):
     import pyarrow as pa
     import pyarrow.ipc
@@ -51,8 +56,8 @@ def make_containers(folder):
     lines = "".join(line + end for line, end in zip(LINES, ENDS)).encode()
     cut = len(lines) // 3                  # members and frames do not end at line ends
     head, tail = lines[:cut], lines[cut:]
-    wrapped = {"Version": 1.0, "Note": "\"Data\": [", "Data": records, "Domain": "Web",
-               "More": {"Data": [1]}}
+    before = '{\n "Version": 1.0,\n "Note": "\\"Data\\": [",\n "Data": [\n'
+    after = '\n ],\n "Domain": "Web",\n "More": {\n  "Data": [1]\n }\n}'
     members = [tool(["gzip", "-1n"], head), tool(["gzip", "-n"], b""),
                tool(["gzip", "-9n"], tail), bytes(512)]
     frames = [skippable(b"a skippable frame", 0), tool(["zstd", "-c"], head), skippable(b"", 15),
@@ -61,11 +66,11 @@ def make_containers(folder):
     files = {
         "lines":       lines,
         "lines-bom":   b"\xef\xbb\xbf" + lines + b"\n",
-        "array":       json.dumps(records, indent=2).encode(),
+        "array":       ("[\n" + ",\n".join(indented(records, 2)) + "\n]").encode(),
         "array-dense": json.dumps(records, ensure_ascii=False,
                                   separators=(",", ":")).encode() + b"\n",
-        "wrapped":     json.dumps(wrapped, indent=1).encode(),
-        "values":      "\n".join(json.dumps(r, indent=4) for r in records).encode(),
+        "wrapped":     (before + ",\n".join(indented(records, 1)) + after).encode(),
+        "values":      "\n".join(indented(records, 4)).encode(),
         "gzip":        tool(["gzip", "-9n"], lines),
         "members":     b"".join(members),
         "zstd":        tool(["zstd", "-c", "--check"], lines),
