@@ -19,7 +19,7 @@ if (CMAKE_SCRIPT_MODE_FILE)
     string(SUBSTRING "${LRNN_GGML_PACKAGE_SHA256}" 0 12 hash)
     set(source "${WORK}/llama.cpp-${hash}")
     if (NOT EXISTS "${source}")
-        lrnn_ggml_archive(archive "${WORK}")
+        lrnn_package_archive(archive GGML "${WORK}")
         set(content "${LRNN_GGML_PACKAGE_STEM}/vendor/llama.cpp")
         file(REMOVE_RECURSE "${WORK}/unpack")
         file(ARCHIVE_EXTRACT INPUT "${archive}" DESTINATION "${WORK}/unpack"

@@ -414,15 +414,40 @@ LRNN_API int32_t lrnn_sampler_sample(struct lrnn_sampler * sampler, const float 
 // Adds a token (e.g. of the prompt) to the repeat-penalty history. Sampled tokens are in it.
 LRNN_API void lrnn_sampler_accept(struct lrnn_sampler * sampler, int32_t token);
 
+// ---- Grammars -----------------------------------------------------------------------------------
+
+// Which texts may be generated.
+enum lrnn_grammar_kind {
+    LRNN_GRAMMAR_GBNF,        // rules as llama.cpp writes them; the text matches the rule "root"
+    LRNN_GRAMMAR_REGEX,       // the whole text matches
+    LRNN_GRAMMAR_JSON_SCHEMA, // with the properties that the schema names, in its order
+    LRNN_GRAMMAR_JSON,        // any JSON object; the text of the grammar is not used
+};
+
+// The grammars of a model. Keeps the last ones that were compiled. Threads may share it.
+struct lrnn_grammars;
+LRNN_API struct lrnn_grammars * lrnn_grammars_new(
+        const struct lrnn_model * model, struct lrnn_error * err);
+LRNN_API void lrnn_grammars_free(struct lrnn_grammars * grammars);
+
+// Compiles a grammar for the tokens of the model. Fails if it is not valid, or if that takes more
+// than 5 seconds of processor time or 1 GiB of memory. Threads may share it, and it may outlive
+// `grammars`.
+struct lrnn_grammar;
+LRNN_API struct lrnn_grammar * lrnn_grammar_new(struct lrnn_grammars * grammars,
+        enum lrnn_grammar_kind kind, const char * text, size_t size, struct lrnn_error * err);
+LRNN_API void lrnn_grammar_free(struct lrnn_grammar * grammar);
+
 // ---- Generation ---------------------------------------------------------------------------------
 
 enum lrnn_finish {
-    LRNN_FINISH_NONE,   // it has not
-    LRNN_FINISH_LENGTH, // max_tokens were generated
-    LRNN_FINISH_EOS,    // the model ended the text
-    LRNN_FINISH_STOP,   // a stop string
-    LRNN_FINISH_CACHE,  // the attention cache is full
-    LRNN_FINISH_CALLER, // lrnn_generation_end
+    LRNN_FINISH_NONE,    // it has not
+    LRNN_FINISH_LENGTH,  // max_tokens were generated
+    LRNN_FINISH_EOS,     // the model ended the text
+    LRNN_FINISH_STOP,    // a stop string
+    LRNN_FINISH_GRAMMAR, // the grammar allows no more text
+    LRNN_FINISH_CACHE,   // the attention cache is full
+    LRNN_FINISH_CALLER,  // lrnn_generation_end
     LRNN_FINISH_ERROR,
     LRNN_N_FINISHES,
 };
@@ -432,17 +457,19 @@ LRNN_API const char * lrnn_finish_name(enum lrnn_finish finish); // "length", "e
 // tokens and logits are bit-identical to those without drafts.
 enum { LRNN_DRAFT_MAX = 31 };
 struct lrnn_generation_params {
-    struct lrnn_sampler_params sampler;
-    int64_t                    max_tokens; // 0: no limit; -1: none, only the prompt is read
-    const char * const *       stops;      // [n_stops]; the text ends before any of these
-    int32_t                    n_stops;
-    int32_t                    n_draft; // tokens of a draft; less than n_rewind of the session
-    const struct lrnn_chat *   chat;    // its tokens end the text, as eos does; may be NULL
-    bool                       ignore_eos;
+    struct lrnn_sampler_params  sampler;
+    int64_t                     max_tokens; // 0: no limit; -1: none, only the prompt is read
+    const char * const *        stops;      // [n_stops]; the text ends before any of these
+    int32_t                     n_stops;
+    int32_t                     n_draft; // tokens of a draft; less than n_rewind of the session
+    const struct lrnn_chat *    chat;    // its tokens end the text, as eos does; may be NULL
+    const struct lrnn_grammar * grammar; // of the text after each prompt; may be NULL
+    bool                        ignore_eos;
     bool keep; // feed the last token too (but not eos), to save or continue the sequence
 };
 
-// Continues a sequence with a prompt and generated text. Free it before the session and the chat.
+// Continues a sequence with a prompt and generated text. Free it before the session, the chat and
+// the grammar.
 struct lrnn_generation;
 LRNN_API struct lrnn_generation * lrnn_generation_new(struct lrnn_session * session, int32_t seq,
         const struct lrnn_generation_params * params, struct lrnn_error * err);

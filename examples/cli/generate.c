@@ -83,6 +83,7 @@ const char * generator_end_text(const struct generator * g) {
         [LRNN_FINISH_LENGTH] = "ended by -n",
         [LRNN_FINISH_EOS] = "ended by the model",
         [LRNN_FINISH_STOP] = "ended by a stop string",
+        [LRNN_FINISH_GRAMMAR] = "ended by the grammar",
         [LRNN_FINISH_CACHE] = "ended by a full attention cache",
         [LRNN_FINISH_CALLER] = "interrupted",
         [LRNN_FINISH_ERROR] = "failed",

@@ -61,6 +61,11 @@ struct args {
     int64_t seed; // SEED_RANDOM, SEED_UNSET
     bool    greedy;
 
+    bool         json; // at most one of these
+    const char * json_schema;
+    const char * regex;
+    const char * grammar;
+
     const char * state_load;
     const char * state_save;
 
@@ -200,9 +205,45 @@ static enum exit_code converse(const struct args * args, struct generator * g) {
 // A run
 //
 
+// Compiles the grammar of the options; NULL: none, or an error.
+static struct lrnn_grammar * make_grammar(
+        const struct args * args, const struct lrnn_model * model, struct lrnn_error * err) {
+    const char * path = args->json_schema != NULL ? args->json_schema : args->grammar;
+    const enum lrnn_grammar_kind kind = args->json                  ? LRNN_GRAMMAR_JSON
+                                        : args->regex != NULL       ? LRNN_GRAMMAR_REGEX
+                                        : args->json_schema != NULL ? LRNN_GRAMMAR_JSON_SCHEMA
+                                                                    : LRNN_GRAMMAR_GBNF;
+    char *                       read = NULL;
+    size_t                       size = args->regex != NULL ? strlen(args->regex) : 0;
+    struct lrnn_grammar *        grammar = NULL;
+    if (path != NULL && !read_file(path, &read, &size, err)) {
+        return NULL;
+    }
+    struct lrnn_grammars * grammars = lrnn_grammars_new(model, err);
+    if (grammars != NULL) {
+        grammar = lrnn_grammar_new(grammars, kind,
+                read != NULL          ? read
+                : args->regex != NULL ? args->regex
+                                      : "",
+                size, err);
+        if (grammar == NULL && path != NULL) {
+            error_prefix(err, "%s", path);
+        }
+    }
+    lrnn_grammars_free(grammars);
+    free(read);
+    return grammar;
+}
+
+static int count_grammars(const struct args * args) {
+    return args->json + (args->json_schema != NULL) + (args->regex != NULL) +
+           (args->grammar != NULL);
+}
+
 // What the options say about the text to generate.
 static bool generation_params(const struct args * args, const struct lrnn_chat * chat,
-        struct lrnn_generation_params * p, struct lrnn_error * err) {
+        const struct lrnn_grammar * grammar, struct lrnn_generation_params * p,
+        struct lrnn_error * err) {
     const struct {
         const char * option;
         double       value;
@@ -220,6 +261,7 @@ static bool generation_params(const struct args * args, const struct lrnn_chat *
         .n_stops = args->stops.n,
         .n_draft = (int32_t) args->draft_lookup,
         .chat = chat,
+        .grammar = grammar,
         .keep = args->input == INPUT_LINES || args->chat || args->state_save != NULL,
     };
     for (size_t i = 0; i < sizeof(sampling) / sizeof(sampling[0]); ++i) {
@@ -232,7 +274,7 @@ static bool generation_params(const struct args * args, const struct lrnn_chat *
 
 // Creates the session, and loads the saved sequence.
 static bool prepare(struct args * args, struct generator * g, const struct lrnn_chat * chat,
-        struct lrnn_error * err) {
+        const struct lrnn_grammar * grammar, struct lrnn_error * err) {
     // a saved sequence includes the random state, unless the user gives a seed
     const bool own_seed = args->state_load != NULL && args->seed == SEED_UNSET;
     if (args->seed < 0 && !own_seed) {
@@ -243,7 +285,7 @@ static bool prepare(struct args * args, struct generator * g, const struct lrnn_
     struct lrnn_generation_params p;
     struct lrnn_session_params    params = args->device.session;
     params.n_rewind = args->draft_lookup > 0 ? (int32_t) args->draft_lookup + 1 : 0;
-    if (!generation_params(args, chat, &p, err)) {
+    if (!generation_params(args, chat, grammar, &p, err)) {
         return false;
     }
     g->session = lrnn_session_new(g->model, &params, err);
@@ -311,6 +353,10 @@ static bool check_args(const struct args * args, struct lrnn_error * err) {
         return error_set(
                 err, LRNN_ERROR_BAD_INPUT, "--chat-format, --system and --no-thinking need --chat");
     }
+    if (count_grammars(args) > 1) {
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
+                "--json, --json-schema, --regex and --grammar exclude each other");
+    }
     for (int i = 0; i < args->stops.n; ++i) {
         if (args->stops.v[i][0] == '\0') {
             return error_set(err, LRNN_ERROR_BAD_INPUT, "--stop is empty; expected a text");
@@ -347,7 +393,7 @@ static enum exit_code run_chat(const struct args * args, struct generator * g,
         .load = args->state_load,
         .save = args->state_save,
         .max_tokens = args->max_tokens,
-        .no_thinking = args->no_thinking,
+        .no_thinking = args->no_thinking || count_grammars(args) > 0, // that of the whole answer
         .n_cache = args->device.session.n_cache,
     };
     return chat_run(&options, g);
@@ -373,9 +419,15 @@ static enum exit_code run_model(
     struct lrnn_error  err;
     struct lrnn_chat * chat = args->chat ? lrnn_chat_new(g->model, args->chat_format, &err) : NULL;
     enum exit_code     code = EXIT_CODE_OK;
+    struct lrnn_grammar * grammar = NULL;
+    bool                  ok = !args->chat || chat != NULL;
 
     args->ids = args->ids || !g->info.has_tokenizer;
-    if ((args->chat && chat == NULL) || !prepare(args, g, chat, &err)) {
+    if (ok && count_grammars(args) > 0) {
+        grammar = make_grammar(args, g->model, &err);
+        ok = grammar != NULL;
+    }
+    if (!ok || !prepare(args, g, chat, grammar, &err)) {
         code = program_error(&err);
     } else {
         if (args->chat) {
@@ -394,6 +446,7 @@ static enum exit_code run_model(
     }
     lrnn_generation_free(g->generation);
     lrnn_session_free(g->session);
+    lrnn_grammar_free(grammar);
     lrnn_chat_free(chat);
     return code;
 }
@@ -492,6 +545,14 @@ int main(int argc, char ** argv) {
                 "guess up to N tokens from earlier text and check them in one call: faster where "
                 "text repeats. With Q8_0 and Q4_0 matrices the output is the same; with others, "
                 "rounding may decide between close tokens. 0: off"),
+
+        opt_group("Structured output"),
+        opt_flag("--json", &args.json, "generate a JSON object"),
+        opt_string("--json-schema", "FILE", &args.json_schema,
+                "generate JSON that a JSON schema accepts"),
+        opt_string("--regex", "REGEX", &args.regex, "generate a text that this expression matches"),
+        opt_string("--grammar", "FILE", &args.grammar,
+                "generate a text that a grammar accepts, in GBNF, the format of llama.cpp"),
 
         opt_group("Sampling"),
         opt_alias("--temperature", opt_float("--temp", "T", &args.temperature, 0, 1e6,

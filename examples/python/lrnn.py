@@ -25,14 +25,15 @@ import threading
 import weakref
 from ctypes import (CFUNCTYPE, POINTER, c_bool, c_char_p, c_double, c_float, c_int, c_int32,
                     c_int64, c_size_t, c_uint, c_uint64, c_void_p)
+from json import dumps
 from pathlib import Path
 
 import numpy as np
 
 __all__ = ["CACHE_F16", "CACHE_F32", "CACHE_Q8_0", "CancelledError", "Chat", "Decoder",
-           "DeviceError", "Error", "FileError", "Generation", "InputError", "InternalError",
-           "MemoryShortError", "Model", "ModelError", "NotFiniteError", "NotFoundError", "Sampler",
-           "Session", "SystemCallError", "ggml_version", "version"]
+           "DeviceError", "Error", "FileError", "Generation", "Grammar", "InputError",
+           "InternalError", "MemoryShortError", "Model", "ModelError", "NotFiniteError",
+           "NotFoundError", "Sampler", "Session", "SystemCallError", "ggml_version", "version"]
 
 # Before 1.0, a minor version may change the API.
 API_VERSION = "0.3"
@@ -212,6 +213,7 @@ class _GenerationParams(ctypes.Structure):
         ("n_stops", c_int32),
         ("n_draft", c_int32),
         ("chat", c_void_p),
+        ("grammar", c_void_p),
         ("ignore_eos", c_bool),
         ("keep", c_bool),
     ]
@@ -280,6 +282,10 @@ _FUNCTIONS = {
     "lrnn_sampler_sample": (c_int32, [_object, POINTER(c_float), c_int64, POINTER(c_float),
                                       POINTER(_Error)]),
     "lrnn_sampler_accept": (None, [_object, c_int32]),
+    "lrnn_grammars_new": (_object, [_object, POINTER(_Error)]),
+    "lrnn_grammars_free": (None, [_object]),
+    "lrnn_grammar_new": (_object, [_object, c_int, c_char_p, c_size_t, POINTER(_Error)]),
+    "lrnn_grammar_free": (None, [_object]),
     "lrnn_finish_name": (c_char_p, [c_int]),
     "lrnn_generation_new": (_object, [_object, c_int32, POINTER(_GenerationParams),
                                       POINTER(_Error)]),
@@ -493,6 +499,8 @@ class Model(_Object):
     `log(level, message)` receives messages of the model and its sessions; level 1 is a warning.
     `params` are other fields of struct lrnn_model_params: n_gpu_layers, devices, tensor_split,
     no_huge_pages."""
+
+    _grammars = None                       # what its grammars share, once there is one
 
     def __init__(self, path, *, progress=None, log=None, **params):
         super().__init__()
@@ -722,6 +730,29 @@ class Chat(_Object):
         return _lib.lrnn_chat_is_end(handle.pointer, _int(token, c_int32, "token"))
 
 
+class Grammar(_Object):
+    """Which texts a generation may produce, given by one of: `regex`, an expression that matches
+    the whole text; `json_schema`, a JSON schema as a dictionary or a text; `gbnf`, a grammar in the
+    format of llama.cpp; `json=True`, any JSON object. Generations may share it."""
+
+    def __init__(self, model, *, gbnf=None, regex=None, json_schema=None, json=False):
+        super().__init__()
+        needed = _opened(model, Model, "model")
+        if json_schema is not None and not isinstance(json_schema, (str, bytes)):
+            json_schema = dumps(json_schema)
+        given = [(kind, text) for kind, text in enumerate((gbnf, regex, json_schema)) if text
+                 is not None] + ([(3, "")] if json else [])
+        if len(given) != 1:
+            raise TypeError("expected one of gbnf, regex, json_schema and json")
+        kind, text = given[0][0], _bytes(given[0][1], "grammar")
+        with model._lock:                  # the model keeps what its grammars share
+            if model._grammars is None:
+                model._grammars = _Handle(_checked(_lib.lrnn_grammars_new, needed.pointer),
+                                          _lib.lrnn_grammars_free)
+        pointer = _checked(_lib.lrnn_grammar_new, model._grammars.pointer, kind, text, len(text))
+        self._handle = _Handle(pointer, _lib.lrnn_grammar_free)
+
+
 def _sampler_params(seed, options):
     """A struct lrnn_sampler_params with options as users spell them: those of lrnn_sampler_set."""
     params = _SamplerParams(seed=_int(seed, c_uint64, "seed"))
@@ -772,22 +803,25 @@ class Generation(_Object):
 
     `max_tokens` is the limit, 0: none, -1: only the prompt is read; the text ends before any of the
     strings in `stop`. `n_draft` tokens are guessed from earlier text and checked in one call; the
-    session needs a larger n_rewind. The tokens that end an answer of `chat` end the text too. With
-    `keep`, the sequence gets the last token, so that it can be saved or continued. The other
-    options are those of `Sampler`."""
+    session needs a larger n_rewind. The tokens that end an answer of `chat` end the text too. The
+    text after a prompt is one that `grammar`, a Grammar, accepts. With `keep`, the sequence gets
+    the last token, so that it can be saved or continued. The other options are those of
+    `Sampler`."""
 
     def __init__(self, session, seq=0, *, max_tokens=0, stop=(), n_draft=0, chat=None,
-                 ignore_eos=False, keep=False, seed=0, **options):
+                 grammar=None, ignore_eos=False, keep=False, seed=0, **options):
         super().__init__()
         needs = [_opened(session, Session, "session"),
-                 _opened(chat, Chat, "chat") if chat is not None else None]
+                 _opened(chat, Chat, "chat") if chat is not None else None,
+                 _opened(grammar, Grammar, "grammar") if grammar is not None else None]
         texts = [_string(text, "stop") for text in ([stop] if isinstance(stop, str) else stop)]
         stops = (c_char_p*len(texts))(*texts)
         params = _GenerationParams(
             sampler=_sampler_params(seed, options), stops=stops, n_stops=len(texts),
             max_tokens=_int(max_tokens, c_int64, "max_tokens"),
             n_draft=_int(n_draft, c_int32, "n_draft"),
-            chat=needs[1].pointer if chat is not None else None, ignore_eos=bool(ignore_eos),
+            chat=needs[1].pointer if chat is not None else None,
+            grammar=needs[2].pointer if grammar is not None else None, ignore_eos=bool(ignore_eos),
             keep=bool(keep))
         pointer = _checked(_lib.lrnn_generation_new, needs[0].pointer, _int(seq, c_int32, "seq"),
                            ctypes.byref(params))
@@ -826,8 +860,8 @@ class Generation(_Object):
 
     @property
     def finish(self):
-        """Why the text ended: "length", "eos", "stop", "cache", "caller" or "error"; None: it has
-        not."""
+        """Why the text ended: "length", "eos", "stop", "grammar", "cache", "caller" or "error";
+        None: it has not."""
         with self._lock:
             finish = _lib.lrnn_generation_finish(self._open().pointer)
             return _lib.lrnn_finish_name(finish).decode() if finish else None

@@ -217,7 +217,8 @@ static void write_usage(FILE * out, const struct completion * c) {
 }
 
 static const char * reason_of(const struct choice * choice) {
-    const bool is_stop = choice->finish == LRNN_FINISH_STOP || choice->finish == LRNN_FINISH_EOS;
+    const bool is_stop = choice->finish == LRNN_FINISH_STOP || choice->finish == LRNN_FINISH_EOS ||
+                         choice->finish == LRNN_FINISH_GRAMMAR;
     return is_stop ? "\"stop\"" : "\"length\"";
 }
 

@@ -19,6 +19,7 @@ struct completion {
     struct server *        server;
     struct request         request;
     struct job *           job;
+    struct lrnn_grammar *  grammar; // NULL: none
     struct state_file *    base;    // NULL: none
     struct prompt *        prompts; // [n_prompts], token ids
     int64_t                n_prompts;

@@ -33,6 +33,7 @@ static void completion_free(struct completion * c) {
         state_file_free(c->base);
     }
     job_free(c->job);
+    lrnn_grammar_free(c->grammar);
     request_free(&c->request);
     free(c->prompts);
     free(c->cursors);
@@ -264,6 +265,7 @@ static bool make_job(struct completion * c, enum request_kind kind, struct http_
                         .n_stops    = r->stops.n,
                         .n_draft    = c->server->params.n_draft,
                         .chat       = c->is_chat ? c->server->chat : NULL,
+                        .grammar    = c->grammar,
                         .ignore_eos = r->ignore_eos,
                 },
         .n_top             = r->n_top,
@@ -401,6 +403,25 @@ static bool check_state(
     return true;
 }
 
+// Compiles the grammar of the request.
+static bool make_grammar(struct completion * c, struct http_call * call) {
+    const struct request * r = &c->request;
+    const struct server *  s = c->server;
+    struct lrnn_error      err = s->grammars_err;
+    if (r->grammar == NULL) {
+        return true;
+    }
+    if (c->is_chat && s->chat != NULL && lrnn_chat_begins_thinking(s->chat, true)) {
+        return REFUSE(call, 400, r->grammar_field,
+                "answers of this model begin with a thinking section; expected no %s",
+                r->grammar_field);
+    }
+    c->grammar = s->grammars != NULL ? lrnn_grammar_new(s->grammars, r->grammar_kind, r->grammar,
+                                               r->grammar_size, &err)
+                                     : NULL;
+    return c->grammar != NULL || REFUSE_ERROR(call, r->grammar_field, &err);
+}
+
 // Reads the request and gives its job to the scheduler.
 static bool begin(struct completion * c, enum request_kind kind, struct http_call * call) {
     struct request_error error;
@@ -411,7 +432,7 @@ static bool begin(struct completion * c, enum request_kind kind, struct http_cal
         c->request.max_tokens = 0;
         c->request.n_top = -1;
     }
-    return check_max_tokens(c, call) && load_base(c, call) &&
+    return check_max_tokens(c, call) && make_grammar(c, call) && load_base(c, call) &&
            (c->is_chat ? make_chat_prompt(c, call) : make_prompts(c, call)) &&
            check_state(c, kind, call) && check_size(c, call) && make_job(c, kind, call) &&
            submit(c, call);

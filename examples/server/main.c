@@ -160,6 +160,7 @@ static enum exit_code run(void * user) {
     };
     enum exit_code code = EXIT_CODE_SYSTEM;
     server.chat = lrnn_chat_new(model, args->chat_format, &server.chat_err);
+    server.grammars = lrnn_grammars_new(model, &server.grammars_err);
     error_hide_folder(&server.chat_err, args->model);
     if (server.chat == NULL && args->chat_format != NULL) {
         program_say("--chat-format: %s", server.chat_err.text);
@@ -174,6 +175,7 @@ static enum exit_code run(void * user) {
         code = serve(args, &server);
         scheduler_free(server.scheduler);
     }
+    lrnn_grammars_free(server.grammars);
     lrnn_chat_free(server.chat);
     lrnn_model_free(model);
     free(name);

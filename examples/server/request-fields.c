@@ -14,10 +14,7 @@ static const struct {
     const char * neutral; // further values that ask for nothing, separated by spaces
 } REFUSED[] = {
     // the form of the answer
-    { "response_format", "{\"type\":\"text\"}" },
     { "json_schema", "" },
-    { "grammar", "" },
-    { "regex", "" },
     { "guided_json", "" },
     { "guided_regex", "" },
     { "guided_choice", "" },

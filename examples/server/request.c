@@ -449,6 +449,9 @@ enum field {
     ENABLE_THINKING,
     STREAM,
     INCLUDE_USAGE,
+    GRAMMAR,
+    REGEX,
+    RESPONSE_FORMAT,
     N_FIELDS,
 };
 
@@ -482,7 +485,12 @@ static const char * const FIELDS[N_FIELDS + 1] = {
     [ENABLE_THINKING] = "chat_template_kwargs.enable_thinking",
     [STREAM] = "stream",
     [INCLUDE_USAGE] = "stream_options.include_usage",
+    [GRAMMAR] = "grammar",
+    [REGEX] = "regex",
+    [RESPONSE_FORMAT] = "response_format",
 };
+
+_Static_assert((int) N_FIELDS <= (int) JSON_MAX_PATHS, "fields are read in one pass");
 
 // Completions: logprobs is a number. Chats: logprobs is a flag, top_logprobs the number.
 static bool read_logprobs(struct request * r, enum request_kind kind, const struct json_value * v,
@@ -502,6 +510,61 @@ static bool read_logprobs(struct request * r, enum request_kind kind, const stru
     }
     r->n_top = on ? (int32_t) n_top : -1;
     return true;
+}
+
+static bool read_grammar(struct request * r, const char * field, struct json_value v,
+        enum lrnn_grammar_kind kind, struct request_error * error) {
+    if (!is_set(v) || (v.kind == JSON_STRING && v.size == 2)) { // "" asks for nothing
+        return true;
+    }
+    if (r->grammar != NULL) {
+        return request_fail(error, field,
+                "%s and %s both determine the form of the answer; expected one of them",
+                r->grammar_field, field);
+    }
+    r->grammar_kind = kind;
+    r->grammar_field = field;
+    if (kind == LRNN_GRAMMAR_JSON_SCHEMA) { // the JSON text as it is
+        r->grammar = malloc(v.size + 1);
+        if (r->grammar == NULL) {
+            return request_no_memory(error);
+        }
+        memcpy(r->grammar, v.data, v.size);
+        r->grammar_size = v.size;
+        return true;
+    }
+    if (v.kind != JSON_STRING) {
+        return wrong(error, field, v, "a string");
+    }
+    return read_text(v, &r->grammar, &r->grammar_size, error);
+}
+
+// OpenAI's {"type": "json_schema", "json_schema": {"schema": ...}}, or "schema" directly in it.
+static bool read_response_format(
+        struct request * r, struct json_value v, struct request_error * error) {
+    static const char * const names[] = { "type", "json_schema.schema", "schema", NULL };
+    static const char         field[] = "response_format";
+    static const char         types[] = "an object with the type text, json_object or json_schema";
+    struct json_value         f[3];
+    if (!is_set(v)) {
+        return true;
+    }
+    if (v.kind != JSON_OBJECT || !read_body((struct slice) { v.data, v.size }, names, f, error) ||
+            f[0].kind != JSON_STRING) {
+        return wrong(error, field, v, types);
+    }
+    const struct json_value schema = is_set(f[1]) ? f[1] : f[2];
+    if (json_string_is(f[0], "text", 4)) {
+        return true;
+    }
+    if (json_string_is(f[0], "json_object", 11) && !is_set(schema)) {
+        return read_grammar(r, field, f[0], LRNN_GRAMMAR_JSON, error);
+    }
+    if (!json_string_is(f[0], "json_schema", 11) && !json_string_is(f[0], "json_object", 11)) {
+        return wrong(error, field, v, types);
+    }
+    return is_set(schema) ? read_grammar(r, field, schema, LRNN_GRAMMAR_JSON_SCHEMA, error)
+                          : request_fail(error, field, "response_format has no json_schema.schema");
 }
 
 // The options of the sampler. Some have a second name, and -1 is another word for all tokens.
@@ -549,6 +612,9 @@ static bool read_sampling(struct request * r, enum request_kind kind, const stru
            read_bool(v[STREAM], "stream", &r->stream, error) &&
            read_bool(v[INCLUDE_USAGE], "stream_options.include_usage", &r->include_usage, error) &&
            read_logprobs(r, kind, v, error) && read_stops(r, v[STOP], error) &&
+           read_grammar(r, "grammar", v[GRAMMAR], LRNN_GRAMMAR_GBNF, error) &&
+           read_grammar(r, "regex", v[REGEX], LRNN_GRAMMAR_REGEX, error) &&
+           read_response_format(r, v[RESPONSE_FORMAT], error) &&
            read_biases(r, v[LOGIT_BIAS], n_vocab, error);
 }
 
@@ -580,7 +646,7 @@ bool request_parse(struct request * r, enum request_kind kind, struct slice body
                 !read_messages(r, v[MESSAGES], error)) {
             return false;
         }
-        r->no_thinking = !thinking;
+        r->no_thinking = !thinking || r->grammar != NULL; // the grammar is that of the whole answer
         return true;
     }
     if (!is_set(v[PROMPT])) {
@@ -616,6 +682,7 @@ void request_free(struct request * r) {
     free(r->prompts);
     free(r->messages);
     free(r->biases);
+    free(r->grammar);
     *r = (struct request) { 0 };
 }
 

@@ -68,6 +68,10 @@ struct request {
     int64_t                    n_biases;
     bool                       ignore_eos;
     bool                       no_thinking; // an answer without a thinking section
+    char *                     grammar;     // the text; NULL: none
+    size_t                     grammar_size;
+    enum lrnn_grammar_kind     grammar_kind;
+    const char *               grammar_field; // that it came from
     bool                       stream;
     bool                       include_usage; // a last chunk with the usage
 };

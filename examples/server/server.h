@@ -15,6 +15,8 @@ struct server {
     const char *            file_name; // of the model
     struct lrnn_chat *      chat;      // NULL: none, for this reason
     struct lrnn_error       chat_err;
+    struct lrnn_grammars *  grammars; // NULL: none, for this reason
+    struct lrnn_error       grammars_err;
     struct access           access;
     const char *            state_dir;  // NULL: no named states
     int64_t                 max_tokens; // per request

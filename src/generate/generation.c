@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "generate/prompt.h"
 #include "model/model.h"
+#include "run/sampler.h"
 #include "run/session-impl.h"
 
 #include <inttypes.h>
@@ -14,6 +15,7 @@ static const char * const FINISH_NAMES[LRNN_N_FINISHES] = {
     [LRNN_FINISH_LENGTH] = "length",
     [LRNN_FINISH_EOS] = "eos",
     [LRNN_FINISH_STOP] = "stop",
+    [LRNN_FINISH_GRAMMAR] = "grammar",
     [LRNN_FINISH_CACHE] = "cache",
     [LRNN_FINISH_CALLER] = "caller",
     [LRNN_FINISH_ERROR] = "error",
@@ -87,8 +89,10 @@ static void free_text(struct lrnn_generation * g) {
         stop_end(&g->stop);
     }
     lrnn_decoder_free(g->decoder);
+    grammar_matcher_free(g->matcher);
     free(g->prompt);
     g->decoder = NULL;
+    g->matcher = NULL;
     g->prompt = NULL;
 }
 
@@ -127,6 +131,23 @@ static void clear_output(struct lrnn_generation * g) {
 
 // ---- The prompt ---------------------------------------------------------------------------------
 
+static bool is_end(const struct lrnn_generation * g, int32_t token) {
+    return !g->params.ignore_eos &&
+           (token == g->info.eos ||
+                   (g->params.chat != NULL && lrnn_chat_is_end(g->params.chat, token)));
+}
+
+// Finds out what the grammar allows next, the tokens that end the text included.
+static bool find_allowed(struct lrnn_generation * g, struct lrnn_error * err) {
+    if (!grammar_matcher_next(g->matcher, &g->allowed, err)) {
+        return false;
+    }
+    for (int32_t i = 0; g->allowed.end && i < g->n_ends; ++i) {
+        g->allowed.allowed[g->ends[i] / 32] |= UINT32_C(1) << g->ends[i] % 32;
+    }
+    return true;
+}
+
 bool generation_begin(struct lrnn_generation * g, const int32_t * tokens, int64_t n_tokens,
         bool follows, struct lrnn_error * err) {
     free_text(g);
@@ -138,6 +159,17 @@ bool generation_begin(struct lrnn_generation * g, const int32_t * tokens, int64_
     if (g->info.has_tokenizer) {
         g->decoder = lrnn_decoder_new(g->session->model, follows, err);
         if (g->decoder == NULL) {
+            return false;
+        }
+    }
+    if (g->params.grammar != NULL) {
+        g->matcher = grammar_matcher_new(g->params.grammar, err);
+        g->n_ends = 0;
+        for (int32_t t = 0; t < g->info.n_vocab && g->n_ends < GENERATION_ENDS_MAX; ++t) {
+            g->ends[g->n_ends] = t;
+            g->n_ends += is_end(g, t);
+        }
+        if (g->matcher == NULL || !find_allowed(g, err)) {
             return false;
         }
     }
@@ -195,12 +227,6 @@ bool lrnn_generation_prompt(struct lrnn_generation * g, const int32_t * tokens, 
 
 // ---- Text ---------------------------------------------------------------------------------------
 
-static bool is_end(const struct lrnn_generation * g, int32_t token) {
-    return !g->params.ignore_eos &&
-           (token == g->info.eos ||
-                   (g->params.chat != NULL && lrnn_chat_is_end(g->params.chat, token)));
-}
-
 // Adds the text of a token. True: it completes a stop string.
 static bool add_text(struct lrnn_generation * g, int32_t token) {
     size_t       size = 0;
@@ -223,7 +249,8 @@ static bool add_token(
     if (g->change_logits != NULL) {
         logits = g->change_logits(g->change_user, logits);
     }
-    const int32_t token = lrnn_sampler_sample(g->sampler, logits, g->info.n_vocab, log_prob, err);
+    const int32_t token = sampler_sample(g->sampler, logits, g->info.n_vocab,
+            g->matcher != NULL ? g->allowed.allowed : NULL, log_prob, err);
     if (token == LRNN_SAMPLE_NOT_FINITE) {
         return error_set(err, LRNN_ERROR_NOT_FINITE,
                 "the logits after %" PRId64 " tokens are not finite", length);
@@ -233,10 +260,17 @@ static bool add_token(
     }
     g->tokens[g->n_tokens++] = token;
     g->n_new++;
-    if (is_end(g, token)) {
+    const bool is_eos = is_end(g, token);
+    if (!is_eos && g->matcher != NULL &&
+            (!grammar_matcher_accept(g->matcher, token, err) || !find_allowed(g, err))) {
+        return false;
+    }
+    if (is_eos) {
         end_text(g, LRNN_FINISH_EOS);
     } else if (add_text(g, token)) {
         end_text(g, LRNN_FINISH_STOP);
+    } else if (g->matcher != NULL && !g->allowed.any) {
+        end_text(g, LRNN_FINISH_GRAMMAR);
     } else if (g->n_new == g->params.max_tokens) {
         end_text(g, LRNN_FINISH_LENGTH);
     } else if (room_after(g, length + 1) < 1) { // another could be sampled, but not fed
@@ -330,6 +364,8 @@ static bool sample(struct lrnn_generation * g, const float * logits, struct lrnn
     }
     if (g->params.max_tokens < 0) {
         end_text(g, LRNN_FINISH_LENGTH);
+    } else if (g->matcher != NULL && !g->allowed.any) { // only the empty text
+        end_text(g, LRNN_FINISH_GRAMMAR);
     } else if (room_after(g, length) < 1) {
         end_text(g, LRNN_FINISH_CACHE);
     } else {

@@ -10,6 +10,7 @@
 
 #include "base/buffer.h"
 #include "generate/draft.h"
+#include "generate/grammar.h"
 #include "lrnn.h"
 
 // Stop strings: passes text on until one of them is complete. Text that may be the beginning of one
@@ -33,6 +34,8 @@ bool stop_push(struct stop_filter * filter, const char * text, size_t size);
 // Passes on the text that was held back, and frees the filter.
 void stop_end(struct stop_filter * filter);
 
+enum { GENERATION_ENDS_MAX = 64 };
+
 enum generation_phase {
     GENERATION_PROMPT, // tokens of the prompt are to be fed
     GENERATION_TEXT,   // the last token of the text is to be fed
@@ -49,6 +52,10 @@ struct lrnn_generation {
     struct draft *                draft; // NULL: none
     struct lrnn_decoder *         decoder;
     struct stop_filter            stop;
+    struct grammar_matcher *      matcher;                   // of the text so far; NULL: no grammar
+    struct grammar_next           allowed;                   // what the grammar allows next
+    int32_t                       ends[GENERATION_ENDS_MAX]; // tokens that end the text, [n_ends]
+    int32_t                       n_ends;
 
     // Changes the logits [n_vocab] before a token is sampled. NULL: nobody does.
     const float * (*change_logits)(void * user, const float * logits);

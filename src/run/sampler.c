@@ -204,8 +204,8 @@ static int64_t truncate(const struct lrnn_sampler_params * p, struct ranking * r
 }
 
 // Draws one of the candidates in proportion to exp(logit / temperature).
-static int32_t draw(struct lrnn_sampler * s, int64_t n_vocab) {
-    struct ranking r = rank(s->candidates, n_vocab);
+static int32_t draw(struct lrnn_sampler * s, int64_t n_candidates) {
+    struct ranking r = rank(s->candidates, n_candidates);
     const int64_t  n = truncate(&s->params, &r);
     const float    max = ranked(&r, 0).logit;
     double  left = random_unit(xoroshiro128(s->random)) * weight_of(&r, n, s->params.temperature);
@@ -248,8 +248,18 @@ static float log_prob_of(const float * logits, int64_t n, float max, int32_t tok
     return (float) ((double) logits[token] - ((double) max + log(sum)));
 }
 
-int32_t lrnn_sampler_sample(struct lrnn_sampler * s, const float * logits, int64_t n_vocab,
-        float * log_prob, struct lrnn_error * err) {
+// Keeps the allowed candidates, and returns their number.
+static int64_t keep_allowed(struct candidate * c, int64_t n, const uint32_t * allowed) {
+    int64_t n_kept = 0;
+    for (int64_t i = 0; i < n; ++i) {
+        c[n_kept] = c[i];
+        n_kept += allowed[i / 32] >> i % 32 & 1;
+    }
+    return n_kept;
+}
+
+int32_t sampler_sample(struct lrnn_sampler * s, const float * logits, int64_t n_vocab,
+        const uint32_t * allowed, float * log_prob, struct lrnn_error * err) {
     const float max = max_of(logits, n_vocab);
     if (!isfinite(max)) {
         error_set(err, LRNN_ERROR_NOT_FINITE, "%s",
@@ -266,11 +276,17 @@ int32_t lrnn_sampler_sample(struct lrnn_sampler * s, const float * logits, int64
     if (s->params.repeat_penalty != 1.0f) {
         penalize(s, s->candidates, n_vocab);
     }
+    const int64_t n = allowed != NULL ? keep_allowed(s->candidates, n_vocab, allowed) : n_vocab;
     const int32_t token =
-            s->params.temperature == 0.0f ? most_likely(s->candidates, n_vocab) : draw(s, n_vocab);
+            s->params.temperature == 0.0f ? most_likely(s->candidates, n) : draw(s, n);
     if (log_prob != NULL) {
         *log_prob = log_prob_of(logits, n_vocab, max, token);
     }
     lrnn_sampler_accept(s, token);
     return token;
+}
+
+int32_t lrnn_sampler_sample(struct lrnn_sampler * s, const float * logits, int64_t n_vocab,
+        float * log_prob, struct lrnn_error * err) {
+    return sampler_sample(s, logits, n_vocab, NULL, log_prob, err);
 }

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-LRNN_H_MAX_LINES = 540
+LRNN_H_MAX_LINES = 565
 
 # A floor includes itself and those before it. The ops are beside the first three: they are compiled
 # into ggml's libraries and know only lrnn.h.
