@@ -11,9 +11,10 @@ float op_random(uint64_t * seed, float lo, float hi) {
     return lo + (hi - lo) * (float) (splitmix64(seed) >> 40) / (float) (1 << 24);
 }
 
-static struct ggml_tensor * add_input(
-        struct op_inputs * in, struct ggml_tensor * t, enum op_fill fill, float lo, float hi) {
+struct ggml_tensor * op_input_of(struct op_inputs * in, enum ggml_type type, enum op_fill fill,
+        float lo, float hi, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
     GGML_ASSERT(in->n < OP_INPUTS_MAX);
+    struct ggml_tensor * t = ggml_new_tensor_4d(in->ctx, type, ne0, ne1, ne2, ne3);
     in->list[in->n].tensor = t;
     in->list[in->n].fill = fill;
     in->list[in->n].lo = lo;
@@ -24,18 +25,7 @@ static struct ggml_tensor * add_input(
 
 struct ggml_tensor * op_input(struct op_inputs * in, enum op_fill fill, float lo, float hi,
         int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
-    struct ggml_tensor * t = ggml_new_tensor_4d(in->ctx, GGML_TYPE_F32, ne0, ne1, ne2, ne3);
-    return add_input(in, t, fill, lo, hi);
-}
-
-struct ggml_tensor * op_input_of(struct op_inputs * in, enum ggml_type type, enum op_fill fill,
-        float lo, float hi, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
-    return add_input(in, ggml_new_tensor_4d(in->ctx, type, ne0, ne1, ne2, ne3), fill, lo, hi);
-}
-
-struct ggml_tensor * op_input_mask(struct op_inputs * in, int64_t rows, int64_t tokens) {
-    struct ggml_tensor * t = ggml_new_tensor_2d(in->ctx, GGML_TYPE_F16, rows, tokens);
-    return add_input(in, t, OP_FILL_CAUSAL, 0.0f, 0.0f);
+    return op_input_of(in, GGML_TYPE_F32, fill, lo, hi, ne0, ne1, ne2, ne3);
 }
 
 void op_floats_set(struct ggml_tensor * t, const float * data, size_t offset, int64_t n) {

@@ -114,16 +114,9 @@ struct bench_case {
     double (*flops)(const struct bench_case * c, const struct op_shape * s);
 };
 
-extern const struct bench_case cases_householder[];
-extern const struct bench_case cases_signed_gate[];
-extern const struct bench_case cases_short_conv[];
-extern const struct bench_case cases_attention[];
-extern const struct bench_case cases_mul_mat[];
-extern const int               n_cases_householder;
-extern const int               n_cases_signed_gate;
-extern const int               n_cases_short_conv;
-extern const int               n_cases_attention;
-extern const int               n_cases_mul_mat;
+// A case without a name is after the last.
+extern const struct bench_case cases_householder[], cases_signed_gate[], cases_short_conv[],
+        cases_attention[], cases_mul_mat[];
 
 // Declares an input [ne0, ne1, ne2, ne3] for op_inputs_fill.
 struct ggml_tensor * op_input(struct op_inputs * in, enum op_fill fill, float lo, float hi,
@@ -132,9 +125,6 @@ struct ggml_tensor * op_input(struct op_inputs * in, enum op_fill fill, float lo
 // The same for a tensor of another type.
 struct ggml_tensor * op_input_of(struct op_inputs * in, enum ggml_type type, enum op_fill fill,
         float lo, float hi, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3);
-
-// Declares a mask [rows, tokens] in F16: the tokens are the last rows.
-struct ggml_tensor * op_input_mask(struct op_inputs * in, int64_t rows, int64_t tokens);
 
 // Fills all inputs. Sequence i gets slot i and `tokens` adjacent tokens.
 void op_inputs_fill(struct op_inputs * in, const struct op_shape * s);

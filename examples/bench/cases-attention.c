@@ -28,7 +28,8 @@ static void attention_inputs(
         const struct bench_case * c, const struct op_shape * s, struct op_inputs * in) {
     (void) c;
     in->q = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->tokens, s->heads, 1);
-    in->mask = op_input_mask(in, ROWS, s->tokens);
+    // the tokens are the last rows
+    in->mask = op_input_of(in, GGML_TYPE_F16, OP_FILL_CAUSAL, 0.0f, 0.0f, ROWS, s->tokens, 1, 1);
 }
 
 // Keys or values of the cache, [d, ROWS, heads / GROUP]
@@ -87,5 +88,5 @@ const struct bench_case cases_attention[] = {
             .what = "attention, the last tokens of 4096" },
     { SHAPE(256, 256, 8, 1, 1, 1, 6), ATTENTION, .name = "attn-decode",
             .what = "attention, one token after 4095" },
+    { .name = NULL },
 };
-const int n_cases_attention = sizeof(cases_attention) / sizeof(cases_attention[0]);

@@ -185,5 +185,5 @@ const struct bench_case cases_householder[] = {
             .name = "kda", .what = "KDA, a gate per key channel" },
     { SHAPE(128, 128, 16, 1, 512, 1, 1), .gate = OP_GATE_CHANNEL, .negative = true, DELTA_OURS,
             .name = "kda-signed", .what = "KDA, gates in [-1, 1]" },
+    { .name = NULL },
 };
-const int n_cases_householder = sizeof(cases_householder) / sizeof(cases_householder[0]);

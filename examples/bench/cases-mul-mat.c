@@ -62,5 +62,5 @@ const struct bench_case cases_mul_mat[] = {
     PRODUCT("q3_k", Q3_K),
     PRODUCT("iq3_s", IQ3_S),
     PRODUCT("q2_k", Q2_K),
+    { .name = NULL },
 };
-const int n_cases_mul_mat = sizeof(cases_mul_mat) / sizeof(cases_mul_mat[0]);

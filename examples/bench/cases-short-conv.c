@@ -120,5 +120,5 @@ const struct bench_case cases_short_conv[] = {
             .flops = shift_flops, .state = conv_state, .stock_name = "ggml_concat, cpy",
             .stock = shift_stock, .limit = shift_limit, .name = "token-shift",
             .what = "token shift" },
+    { .name = NULL },
 };
-const int n_cases_short_conv = sizeof(cases_short_conv) / sizeof(cases_short_conv[0]);

@@ -240,5 +240,5 @@ const struct bench_case cases_signed_gate[] = {
             .what = "Mamba, one token" },
     { SHAPE(128, 64, 24, 1, 1, 1, 24), MAMBA2, MAMBA2_STOCK, .name = "mamba2-decode",
             .what = "Mamba-2, one token" },
+    { .name = NULL },
 };
-const int n_cases_signed_gate = sizeof(cases_signed_gate) / sizeof(cases_signed_gate[0]);

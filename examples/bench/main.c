@@ -3,7 +3,6 @@
 
 #include "lrnn.h"
 #include "device-options.h"
-#include "load-model.h"
 #include "machine.h"
 #include "model-bench.h"
 #include "op-bench.h"

@@ -29,13 +29,11 @@ static bool is_selected(const struct op_bench_params * p, const struct bench_cas
 static const struct bench_case * case_at(const struct op_bench_params * p, int i) {
     const struct bench_case * tables[] = { cases_householder, cases_signed_gate, cases_short_conv,
         cases_attention, cases_mul_mat };
-    const int sizes[] = { n_cases_householder, n_cases_signed_gate, n_cases_short_conv,
-        n_cases_attention, n_cases_mul_mat };
 
     for (int f = 0; f < OP_FAMILY_ALL; ++f) {
-        for (int j = 0; (p->family == f || p->family == OP_FAMILY_ALL) && j < sizes[f]; ++j) {
-            if (is_selected(p, &tables[f][j]) && i-- == 0) {
-                return &tables[f][j];
+        for (const struct bench_case * c = tables[f]; c->name != NULL; ++c) {
+            if ((p->family == f || p->family == OP_FAMILY_ALL) && is_selected(p, c) && i-- == 0) {
+                return c;
             }
         }
     }

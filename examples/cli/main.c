@@ -9,7 +9,6 @@
 #include "generate/state-file.h"
 #include "interrupt.h"
 #include "line-input.h"
-#include "load-model.h"
 #include "output-check.h"
 #include "program.h"
 #include "output.h"
@@ -513,6 +512,7 @@ int main(int argc, char ** argv) {
         .repeat_last = 64,
         .seed = SEED_UNSET,
     };
+    char                chat_formats[CHAT_FORMAT_HELP];
     const struct option options[] = {
         opt_group("Prompt"),
         opt_required(opt_string("-m, --model", "M.gguf", &args.model, "the model")),
@@ -530,9 +530,7 @@ int main(int argc, char ** argv) {
                 "a conversation: each line of the terminal or of stdin is a message, and -p or -f "
                 "the only one; /help lists the commands"),
         opt_string("--system", "TEXT", &args.system, "the system message"),
-        opt_string("--chat-format", "FORMAT", &args.chat_format,
-                "chatml, qwen3.5, olmo-3, olmo-2, llama-3, rwkv-world, or a file written by "
-                "lrnn-convert chat-format (default: the format of the model file)"),
+        opt_chat_format(&args.chat_format, chat_formats),
         opt_flag("--no-thinking", &args.no_thinking,
                 "ask for answers without a thinking section, if the format can"),
 

@@ -96,9 +96,10 @@ void json_end(struct json_writer * w) {
     w->depth--;
 }
 
-void json_line(struct json_writer * w, int indent) {
+struct json_writer * json_line(struct json_writer * w, int indent) {
     w->at_line = true;
     w->indent = indent;
+    return w;
 }
 
 void json_bytes(struct json_writer * w, const char * key, const char * text, size_t size) {

@@ -56,5 +56,5 @@ void json_exact(struct json_writer * w, const char * key, double x, int digits, 
 // A value that is JSON already.
 void json_verbatim(struct json_writer * w, const char * key, const char * json, size_t size);
 
-// Begins the next value, or the end, on a new line.
-void json_line(struct json_writer * w, int indent);
+// Begins the next value, or the end, on a new line: json_object(json_line(w, 2), "data").
+struct json_writer * json_line(struct json_writer * w, int indent);

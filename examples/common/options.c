@@ -86,6 +86,18 @@ struct option opt_args(const char * name, struct option_strings * dest, const ch
     return opt_strings(name, NULL, dest, help);
 }
 
+struct option opt_chat_format(const char ** dest, char help[CHAT_FORMAT_HELP]) {
+    int          n = 0;
+    const char * name;
+    for (int32_t i = 0; (name = lrnn_chat_format(i)) != NULL && n < CHAT_FORMAT_HELP / 2; ++i) {
+        n += snprintf(help + n, CHAT_FORMAT_HELP - (size_t) n, "%s, ", name);
+    }
+    snprintf(help + n, CHAT_FORMAT_HELP - (size_t) n,
+            "or a file written by lrnn-convert chat-format (default: the format of the model "
+            "file)");
+    return opt_string("--chat-format", "FORMAT", dest, help);
+}
+
 struct option opt_required(struct option o) {
     o.required = true;
     return o;
@@ -243,14 +255,21 @@ static bool parse_ints(const char * text, double min, double max, struct option_
     }
 }
 
+// - x: the value of text
+// - format: of min and max
+static bool check_range(const struct option * o, const char * name, const char * text, double x,
+        const char * format, struct lrnn_error * err) {
+    char limit[32];
+    snprintf(limit, sizeof(limit), format, x < o->min ? o->min : o->max);
+    return (x >= o->min && x <= o->max) || error_bad_input(err, "%s is %s; the %s is %s", name,
+                                                   text, x < o->min ? "minimum" : "maximum", limit);
+}
+
 static bool set_value(
         const struct option * o, const char * name, const char * text, struct lrnn_error * err) {
     switch (o->type) {
         case OPTION_GROUP: return false;
-        case OPTION_FLAG: {
-            *(bool *) o->dest = true;
-            return true;
-        }
+        case OPTION_FLAG: *(bool *) o->dest = true; return true;
         case OPTION_INT:
         case OPTION_INT32: {
             const char * end;
@@ -259,11 +278,8 @@ static bool set_value(
                 return error_bad_input(err, "%s: '%s' is not a whole number from %.0f to %.0f",
                         name, text, o->min, o->max);
             }
-            if ((double) x < o->min) {
-                return error_bad_input(err, "%s is %s; the minimum is %.0f", name, text, o->min);
-            }
-            if ((double) x > o->max) {
-                return error_bad_input(err, "%s is %s; the maximum is %.0f", name, text, o->max);
+            if (!check_range(o, name, text, (double) x, "%.0f", err)) {
+                return false;
             }
             if (o->type == OPTION_INT32) {
                 *(int32_t *) o->dest = (int32_t) x;
@@ -279,36 +295,22 @@ static bool set_value(
                 return error_bad_input(
                         err, "%s: '%s' is not a number from %g to %g", name, text, o->min, o->max);
             }
-            if (x < o->min) {
-                return error_bad_input(err, "%s is %s; the minimum is %g", name, text, o->min);
-            }
-            if (x > o->max) {
-                return error_bad_input(err, "%s is %s; the maximum is %g", name, text, o->max);
-            }
             *(double *) o->dest = x;
-            return true;
+            return check_range(o, name, text, x, "%g", err);
         }
-        case OPTION_STRING: {
-            *(const char **) o->dest = text;
-            return true;
-        }
+        case OPTION_STRING: *(const char **) o->dest = text; return true;
         case OPTION_CHOICE: {
             const int i = word_index(o->value, "|", text);
-            if (i < 0) {
-                return error_bad_input(err, "%s: '%s' is not one of %s", name, text, o->value);
-            }
             *(int *) o->dest = i;
-            return true;
+            return i >= 0 ||
+                   error_bad_input(err, "%s: '%s' is not one of %s", name, text, o->value);
         }
-        case OPTION_INTS: {
-            if (!parse_ints(text, o->min, o->max, o->dest)) {
-                return error_bad_input(err,
-                        "%s: '%s' is not a list (1,2,4 or 64-256+64 or 64-4096*8) of at most %d "
-                        "whole numbers from %.0f to %.0f",
-                        name, text, OPTION_LIST_MAX, o->min, o->max);
-            }
-            return true;
-        }
+        case OPTION_INTS:
+            return parse_ints(text, o->min, o->max, o->dest) ||
+                   error_bad_input(err,
+                           "%s: '%s' is not a list (1,2,4 or 64-256+64 or 64-4096*8) of at most %d "
+                           "whole numbers from %.0f to %.0f",
+                           name, text, OPTION_LIST_MAX, o->min, o->max);
         case OPTION_STRINGS: {
             struct option_strings * list = o->dest;
             if (list->n == OPTION_LIST_MAX) {

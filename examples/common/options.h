@@ -72,6 +72,10 @@ struct option opt_strings(
 struct option opt_arg(const char * name, const char ** dest, const char * help);
 struct option opt_args(const char * name, struct option_strings * dest, const char * help);
 
+// --chat-format, with the names of the formats.
+enum { CHAT_FORMAT_HELP = 512 };
+struct option opt_chat_format(const char ** dest, char help[CHAT_FORMAT_HELP]);
+
 // Modifiers.
 struct option opt_required(struct option o);
 struct option opt_alias(const char * aliases, struct option o);

@@ -7,7 +7,6 @@
 
 #include "base/read-file.h"
 #include "device-options.h"
-#include "load-model.h"
 #include "lrnn.h"
 #include "program.h"
 

@@ -196,8 +196,7 @@ static void int_or_null(struct json_writer * w, const char * key, bool known, in
 }
 
 static void text_line(struct json_writer * w, const char * key, const char * text) {
-    json_line(w, 2);
-    json_string(w, key, text);
+    json_string(json_line(w, 2), key, text);
 }
 
 // A string key of the file; null if `file_key` is NULL.
@@ -256,8 +255,7 @@ static void key_value(struct json_writer * w, const char * name, const struct lr
 static void metadata(struct json_writer * w, const struct lrnn_model * model) {
     struct lrnn_key_info key;
 
-    json_line(w, 2);
-    json_object(w, "metadata");
+    json_object(json_line(w, 2), "metadata");
     for (int64_t i = 0; lrnn_model_get_key(model, i, 0, &key); ++i) {
         char name[1 << 16]; // a file allows 65,535 bytes
         if (is_omitted(&key)) {
@@ -276,17 +274,14 @@ static void metadata(struct json_writer * w, const struct lrnn_model * model) {
         }
         json_end(w);
     }
-    json_line(w, 2);
-    json_end(w);
+    json_end(json_line(w, 2));
 }
 
 static void tensors(struct json_writer * w, const struct lrnn_model * model) {
     struct lrnn_tensor_info t;
-    json_line(w, 2);
-    json_array(w, "tensors");
+    json_array(json_line(w, 2), "tensors");
     for (int64_t i = 0; lrnn_model_get_tensor(model, i, &t); ++i) {
-        json_line(w, 4);
-        json_object(w, NULL);
+        json_object(json_line(w, 4), NULL);
         json_string(w, "name", t.name);
         json_string(w, "type", t.type);
         json_array(w, "ne");
@@ -297,8 +292,7 @@ static void tensors(struct json_writer * w, const struct lrnn_model * model) {
         json_int(w, "bytes", t.n_bytes);
         json_end(w);
     }
-    json_line(w, 2);
-    json_end(w);
+    json_end(json_line(w, 2));
 }
 
 static void print_model_json(const struct lrnn_model * model, const struct lrnn_model_info * info) {
@@ -323,8 +317,7 @@ static void print_model_json(const struct lrnn_model * model, const struct lrnn_
     int_or_null(&w, "n_vocab", true, info->n_vocab);
     int_or_null(&w, "bos", info->bos >= 0, info->bos);
     int_or_null(&w, "eos", info->eos >= 0, info->eos);
-    json_line(&w, 2);
-    json_bool(&w, "tokenizer", info->has_tokenizer);
+    json_bool(json_line(&w, 2), "tokenizer", info->has_tokenizer);
     file_text(&w, "tokenizer_model", model, info->has_tokenizer ? KEY_TOKENIZER : NULL);
     file_text(&w, "pre_tokenizer", model, is_bpe(model) ? KEY_PRE_TOKENIZER : NULL);
     int_or_null(&w, "trained_length", info->trained_length > 0, info->trained_length);
@@ -336,8 +329,7 @@ static void print_model_json(const struct lrnn_model * model, const struct lrnn_
     source_config(&w, model);
     metadata(&w, model);
     tensors(&w, model);
-    json_line(&w, 0);
-    json_end(&w);
+    json_end(json_line(&w, 0));
     printf("\n");
 }
 
@@ -368,14 +360,12 @@ static void print_device(struct json_writer * w, ggml_backend_dev_t dev) {
                 (double) total_bytes / (1 << 30), (double) free_bytes / (1 << 30));
         return;
     }
-    json_line(w, 4);
-    json_object(w, NULL);
+    json_object(json_line(w, 4), NULL);
     json_string(w, "name", name);
     json_string(w, "backend", backend);
     json_string(w, "type", type);
     json_string(w, "description", what);
-    json_line(w, 6);
-    json_int(w, "memory_bytes", (int64_t) total_bytes);
+    json_int(json_line(w, 6), "memory_bytes", (int64_t) total_bytes);
     json_int(w, "memory_free_bytes", (int64_t) free_bytes);
     json_end(w);
 }
@@ -390,8 +380,7 @@ static void print_devices(bool json) {
 
     if (json) {
         json_object(&w, NULL);
-        json_line(&w, 2);
-        json_array(&w, "devices");
+        json_array(json_line(&w, 2), "devices");
     }
     for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
         print_device(json ? &w : NULL, ggml_backend_dev_get(i));
@@ -401,8 +390,7 @@ static void print_devices(bool json) {
         printf("%s%s", notice, notice[0] != '\0' ? "\n" : "");
         return;
     }
-    json_line(&w, 2);
-    json_end(&w);
+    json_end(json_line(&w, 2));
     json_line(&w, 2);
     if (notice[0] == '\0') {
         json_null(&w, "cuda");
@@ -412,8 +400,7 @@ static void print_devices(bool json) {
         json_string(&w, "missing", is_missing ? missing : NULL);
         json_end(&w);
     }
-    json_line(&w, 0);
-    json_end(&w);
+    json_end(json_line(&w, 0));
     printf("\n");
 }
 

@@ -9,7 +9,6 @@
 #include "eval/report/compare-tables.h"
 #include "eval/scores/model-facts.h"
 #include "interrupt.h"
-#include "load-model.h"
 #include "program.h"
 
 #include <inttypes.h>

@@ -6,7 +6,6 @@
 #include "device-options.h"
 #include "data-options.h"
 #include "interrupt.h"
-#include "load-model.h"
 #include "output-check.h"
 #include "program.h"
 

@@ -7,7 +7,6 @@
 #include "base/read-file.h"
 #include "device-options.h"
 #include "interrupt.h"
-#include "load-model.h"
 #include "npy.h"
 #include "output-check.h"
 #include "program.h"
@@ -47,98 +46,87 @@ static bool read_ids(const char * path, int32_t ** ids, int64_t * n_ids, struct 
 }
 
 // Writes the logits of one call, after checking that all of them are finite.
-static enum exit_code write_rows(const struct args * args, struct lrnn_session * session,
-        int64_t at, int64_t n, int64_t n_vocab, struct atomic_file * out, struct lrnn_error * err) {
+static bool write_rows(const struct args * args, struct lrnn_session * session, int64_t at,
+        int64_t n, int64_t n_vocab, struct atomic_file * out, struct lrnn_error * err) {
     for (int64_t i = 0; i < n; ++i) {
         const float * row = lrnn_logits(session, i);
         for (int64_t v = 0; v < n_vocab; ++v) {
             if (!isfinite(row[v])) {
-                error_bad_input(err,
+                return error_set(err, LRNN_ERROR_NOT_FINITE,
                         "the logit of id %" PRId64 " after %" PRId64
                         " tokens is %f; %s was not written",
                         v, at + i + 1, (double) row[v], args->out);
-                return EXIT_CODE_NOT_FINITE;
             }
         }
         if (!atomic_file_write(out, row, (size_t) n_vocab * sizeof(*row), err)) {
-            return EXIT_CODE_SYSTEM;
+            return false;
         }
     }
-    return EXIT_CODE_OK;
+    return true;
 }
 
 // Feeds the ids in calls of the requested sizes and writes the logits of each call.
-static enum exit_code write_logits(const struct args * args, struct lrnn_session * session,
+static bool write_logits(const struct args * args, struct lrnn_session * session,
         const int32_t * ids, int64_t n_ids, int64_t n_vocab, struct atomic_file * out,
         struct lrnn_error * err) {
     struct progress progress;
     char            header[128];
     int             n_calls = 0;
-    enum exit_code  code = EXIT_CODE_OK;
 
     npy_header("'<f4'", (const int64_t[]) { n_ids, n_vocab }, 2, header, sizeof(header));
-    if (!atomic_file_write(out, header, sizeof(header), err)) {
-        return EXIT_CODE_SYSTEM;
-    }
+    bool ok = atomic_file_write(out, header, sizeof(header), err);
     for (int64_t at = 0; at < n_ids; ++n_calls) {
         at += args->cut.v[n_calls % args->cut.n];
     }
     progress_begin(&progress, args->quiet ? 0 : n_calls);
     int64_t at = 0;
-    for (int call = 0; call < n_calls && code == EXIT_CODE_OK; ++call) {
+    for (int call = 0; call < n_calls && ok; ++call) {
         const int64_t           cut = args->cut.v[call % args->cut.n];
         const int64_t           n = cut < n_ids - at ? cut : n_ids - at;
         const struct lrnn_input input = {
             .seq = 0, .tokens = ids + at, .n_tokens = n, .n_logits = n
         };
         progress_step(&progress, "computing logits");
-        if (interrupt_seen()) {
-            error_bad_input(err,
-                    "stopped after %" PRId64 " of %" PRId64 " tokens; %s was not written", at,
-                    n_ids, args->out);
-            code = EXIT_CODE_STOPPED;
-        } else if (!lrnn_eval(session, &input, 1, err)) {
-            code = EXIT_CODE_SYSTEM;
-        } else {
-            code = write_rows(args, session, at, n, n_vocab, out, err);
-        }
+        ok = interrupt_seen() ? error_set(err, LRNN_ERROR_CANCELLED,
+                                        "stopped after %" PRId64 " of %" PRId64
+                                        " tokens; %s was not written",
+                                        at, n_ids, args->out)
+                              : lrnn_eval(session, &input, 1, err) &&
+                                        write_rows(args, session, at, n, n_vocab, out, err);
         at += n;
         progress_done(&progress);
     }
     progress_clear(&progress);
-    return code;
+    return ok;
 }
 
-static enum exit_code compute_logits(const struct args * args, struct lrnn_model * model,
-        const int32_t * ids, int64_t n_ids, struct lrnn_error * err) {
+static bool compute_logits(const struct args * args, struct lrnn_model * model, const int32_t * ids,
+        int64_t n_ids, struct lrnn_error * err) {
     const struct lrnn_model_info info = lrnn_model_get_info(model);
+    struct lrnn_session_params   params = args->device.session;
     struct atomic_file           out = { 0 };
     struct lrnn_error            why;
 
     if (!token_ids_check(ids, n_ids, info.n_vocab, &why)) {
-        error_set(err, why.kind, "%s: %s", args->tokens, why.text);
-        return EXIT_CODE_DATA;
+        return error_bad_file(err, "%s: %s", args->tokens, why.text);
     }
     if (info.n_layer_attention > 0 && n_ids > INT32_MAX) {
-        error_bad_input(err, "%s has %" PRId64 " tokens; an attention cache holds at most %d",
+        return error_bad_file(err, "%s has %" PRId64 " tokens; an attention cache holds at most %d",
                 args->tokens, n_ids, INT32_MAX);
-        return EXIT_CODE_DATA;
     }
-    struct lrnn_session_params params = args->device.session;
     params.n_cache = info.n_layer_attention > 0 ? (int32_t) n_ids : 0;
     struct lrnn_session * session = lrnn_session_new(model, &params, err);
-    enum exit_code        code = EXIT_CODE_SYSTEM;
-    if (session != NULL && atomic_file_open(&out, args->out, err)) {
+    bool                  ok = session != NULL && atomic_file_open(&out, args->out, err);
+    if (ok) {
         interrupt_listen();
-        code = write_logits(args, session, ids, n_ids, info.n_vocab, &out, err);
-        if (code != EXIT_CODE_OK) {
+        ok = write_logits(args, session, ids, n_ids, info.n_vocab, &out, err) &&
+             atomic_file_commit(&out, err);
+        if (!ok) {
             atomic_file_cancel(&out);
-        } else if (!atomic_file_commit(&out, err)) {
-            code = EXIT_CODE_SYSTEM;
         }
     }
     lrnn_session_free(session);
-    return code;
+    return ok;
 }
 
 static enum exit_code run(void * arg) {
@@ -163,14 +151,10 @@ static enum exit_code run(void * arg) {
         return program_fail(EXIT_CODE_DATA, "%s", err.text);
     }
     struct lrnn_model * model = device_options_load(&args->device, args->model, args->quiet, &err);
-    enum exit_code      code =
-            model != NULL ? compute_logits(args, model, ids, n_ids, &err) : exit_code_of(err.kind);
-    if (code != EXIT_CODE_OK) {
-        program_say("%s", err.text);
-    }
+    const bool          ok = model != NULL && compute_logits(args, model, ids, n_ids, &err);
     lrnn_model_free(model);
     free(ids);
-    return code;
+    return ok ? EXIT_CODE_OK : program_error(&err);
 }
 
 enum exit_code logits_main(int argc, char ** argv) {

@@ -9,7 +9,6 @@
 #include "eval/scores/model-facts.h"
 #include "eval/scores/score.h"
 #include "interrupt.h"
-#include "load-model.h"
 #include "output-check.h"
 #include "program.h"
 #include "terminal.h"

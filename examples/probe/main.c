@@ -7,7 +7,6 @@
 #include "eigenvalues.h"
 #include "horizon.h"
 #include "interrupt.h"
-#include "load-model.h"
 #include "output-check.h"
 #include "output.h"
 #include "program.h"

@@ -206,12 +206,10 @@ static void json_result(struct json_writer * w, const struct probed * p, bool by
     json_string(w, "asked", by_length ? "every position" : "the end");
     json_int(w, "first_error", p->result.first_error);
     json_bool(w, "stopped", p->result.stopped);
-    json_line(w, 6);
-    json_array(w, "lengths");
+    json_array(json_line(w, 6), "lengths");
     for (int r = 0; r < p->result.n_rows; ++r) {
         const struct probe_row * row = &p->result.rows[r];
-        json_line(w, 8);
-        json_object(w, NULL);
+        json_object(json_line(w, 8), NULL);
         json_int(w, "length", row->length);
         json_int(w, "asked", row->n_asked);
         json_int(w, "right", row->n_right);
@@ -222,8 +220,7 @@ static void json_result(struct json_writer * w, const struct probed * p, bool by
         json_number(w, "margin", row->margin);
         json_end(w);
     }
-    json_line(w, 6);
-    json_end(w);
+    json_end(json_line(w, 6));
 }
 
 static void json_horizon(struct json_writer * w, const struct probed * p) {
@@ -231,55 +228,42 @@ static void json_horizon(struct json_writer * w, const struct probed * p) {
     json_string(w, "task", p->task);
     json_int(w, "first_error", h->first_error);
     json_bool(w, "stopped", h->stopped);
-    json_line(w, 6);
-    json_object(w, "horizon");
+    json_object(json_line(w, 6), "horizon");
     json_number(w, "margin", h->margin);
     json_int(w, "measured", h->crossed);
-    json_line(w, 8);
-    json_array(w, "positions");
+    json_array(json_line(w, 8), "positions");
     for (int i = 0; i < h->n_rows; ++i) {
-        json_line(w, 10);
-        json_object(w, NULL);
+        json_object(json_line(w, 10), NULL);
         json_int(w, "position", h->rows[i].position);
         json_int(w, "readouts", h->rows[i].n);
         json_number(w, "spread", h->rows[i].spread);
         json_number(w, "separation", h->rows[i].separation);
         json_end(w);
     }
-    json_line(w, 8);
-    json_end(w);
+    json_end(json_line(w, 8));
     json_end(w);
 }
 
 static void json_spectrum(struct json_writer * w, const struct eigenvalues * e) {
     const struct eigenvalues_layer total = eigenvalues_total(e);
-    json_line(w, 6);
-    json_object(w, "spectrum");
-    json_line(w, 8);
-    json_layer(w, "all", &total);
-    json_line(w, 8);
-    json_array(w, "layers");
+    json_object(json_line(w, 6), "spectrum");
+    json_layer(json_line(w, 8), "all", &total);
+    json_array(json_line(w, 8), "layers");
     for (int l = 0; l < e->n_layers; ++l) {
-        json_line(w, 10);
-        json_layer(w, NULL, &e->layers[l]);
+        json_layer(json_line(w, 10), NULL, &e->layers[l]);
     }
-    json_line(w, 8);
-    json_end(w);
-    json_line(w, 6);
-    json_end(w);
+    json_end(json_line(w, 8));
+    json_end(json_line(w, 6));
 }
 
 void output_json(FILE * out, const struct probed * probed, int n, bool by_length) {
     struct json_writer w = { .out = out };
     json_object(&w, NULL);
-    json_line(&w, 2);
-    json_string(&w, "schema", "lrnn-probe/1");
-    json_line(&w, 2);
-    json_array(&w, "models");
+    json_string(json_line(&w, 2), "schema", "lrnn-probe/1");
+    json_array(json_line(&w, 2), "models");
     for (int i = 0; i < n; ++i) {
         const struct probed * p = &probed[i];
-        json_line(&w, 4);
-        json_object(&w, NULL);
+        json_object(json_line(&w, 4), NULL);
         json_string(&w, "name", p->name);
         json_string(&w, "eigenvalues", p->eigenvalues);
         if (p->result.n_rows > 0) {
@@ -293,10 +277,8 @@ void output_json(FILE * out, const struct probed * probed, int n, bool by_length
         }
         json_end(&w);
     }
-    json_line(&w, 2);
-    json_end(&w);
-    json_line(&w, 0);
-    json_end(&w);
+    json_end(json_line(&w, 2));
+    json_end(json_line(&w, 0));
     putc('\n', out);
 }
 

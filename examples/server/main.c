@@ -3,7 +3,6 @@
 #include "lrnn.h"
 #include "device-options.h"
 #include "interrupt.h"
-#include "load-model.h"
 #include "program.h"
 #include "reply.h"
 #include "server.h"
@@ -198,14 +197,13 @@ int main(int argc, char ** argv) {
         .state_every = 1024,
         .device = DEVICE_OPTIONS_DEFAULTS,
     };
+    char                chat_formats[CHAT_FORMAT_HELP];
     const struct option options[] = {
         opt_group("Model"),
         opt_required(opt_string("-m, --model", "M.gguf", &args.model, "model file")),
         opt_string("-a, --alias", "NAME", &args.alias,
                 "name of the model in replies (default: the name of the file)"),
-        opt_string("--chat-format", "FORMAT", &args.chat_format,
-                "chatml, qwen3.5, olmo-3, olmo-2, llama-3, rwkv-world, or a file written by "
-                "lrnn-convert chat-format (default: the format of the model file)"),
+        opt_chat_format(&args.chat_format, chat_formats),
 
         opt_group("Access"),
         opt_string("--host", "ADDRESS", &args.access.host,

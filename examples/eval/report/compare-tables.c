@@ -186,10 +186,8 @@ static void model_json(
 void kl_report_write_json(const struct kl_report * r, FILE * out) {
     struct json_writer w = { .out = out };
     json_object(&w, NULL);
-    json_line(&w, 2);
-    json_string(&w, "schema", "lrnn-compare/1");
-    json_line(&w, 2);
-    json_object(&w, "data");
+    json_string(json_line(&w, 2), "schema", "lrnn-compare/1");
+    json_object(json_line(&w, 2), "data");
     json_string(&w, "dataset", r->dataset);
     json_string(&w, "fingerprint", r->data->fingerprint);
     json_int(&w, "windows", r->data->n_windows);
@@ -199,28 +197,23 @@ void kl_report_write_json(const struct kl_report * r, FILE * out) {
     json_line(&w, 2);
     model_json(&w, "reference", r, 0);
     json_end(&w);
-    json_line(&w, 2);
-    json_array(&w, "models");
+    json_array(json_line(&w, 2), "models");
     for (int m = 1; m < r->n_models; ++m) {
         const struct kl_summary * s = r->summaries + (m - 1) * (r->n_ranges + 1);
         json_line(&w, 4);
         model_json(&w, NULL, r, m);
         json_line(&w, 6);
         summary_json(&w, "all", &s[r->n_ranges]);
-        json_line(&w, 6);
-        json_array(&w, "buckets");
+        json_array(json_line(&w, 6), "buckets");
         for (int i = 0; i < r->n_ranges; ++i) {
             json_line(&w, 8);
             summary_json(&w, NULL, &s[i]);
         }
-        json_line(&w, 6);
-        json_end(&w);
+        json_end(json_line(&w, 6));
         json_end(&w);
     }
-    json_line(&w, 2);
-    json_end(&w);
-    json_line(&w, 0);
-    json_end(&w);
+    json_end(json_line(&w, 2));
+    json_end(json_line(&w, 0));
     putc('\n', out);
 }
 

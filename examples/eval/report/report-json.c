@@ -48,11 +48,9 @@ static void write_row(
 
 static void write_losses(struct json_writer * w, const char * key, int in,
         const struct report_run * run, const struct losses * l) {
-    json_line(w, 4);
-    json_array(w, key);
+    json_array(json_line(w, 4), key);
     for (int i = 0; i < l->n; ++i) {
-        json_line(w, 6);
-        json_object(w, NULL);
+        json_object(json_line(w, 6), NULL);
         write_row(w, in, run, &l->at[i]);
     }
     json_end(w);
@@ -84,8 +82,7 @@ static void write_facts(struct json_writer * w, const struct report_run * run) {
             if (section[0] != '\0') {
                 json_end(w);
             }
-            json_line(w, 4);
-            json_object(w, f->section);
+            json_object(json_line(w, 4), f->section);
             section = f->section;
         }
         switch (f->type) {
@@ -99,8 +96,7 @@ static void write_facts(struct json_writer * w, const struct report_run * run) {
 }
 
 static void write_positions(struct json_writer * w, const struct summary * s) {
-    json_line(w, 4);
-    json_object(w, "positions");
+    json_object(json_line(w, 4), "positions");
     json_int(w, "stride", s->stride);
     json_array(w, "loss");
     for (int64_t i = 0; i < s->n_positions; ++i) {
@@ -115,8 +111,7 @@ static void write_composition(struct json_writer * w, const struct summary * s) 
     if (s->n_sources == 0) {
         return;
     }
-    json_line(w, 4);
-    json_array(w, "composition");
+    json_array(json_line(w, 4), "composition");
     for (int b = 0; b < s->buckets.n; ++b) {
         json_array(w, NULL);
         for (int k = 0; k <= s->n_sources; ++k) {
@@ -131,13 +126,11 @@ static void write_norms(struct json_writer * w, const struct summary * s) {
     if (s->norms == NULL) {
         return;
     }
-    json_line(w, 4);
-    json_array(w, "state_norm");
+    json_array(json_line(w, 4), "state_norm");
     for (int b = 0; b < s->buckets.n; ++b) {
         const struct range_norm * f = &s->norms[b];
         if (f->windows > 0) {
-            json_line(w, 6);
-            json_object(w, NULL);
+            json_object(json_line(w, 6), NULL);
             write_range(w, &s->buckets.at[b].range);
             json_int(w, "windows", f->windows);
             json_number(w, "median", f->median);
@@ -151,8 +144,7 @@ static void write_norms(struct json_writer * w, const struct summary * s) {
 
 static void write_extrapolation(struct json_writer * w, const struct summary * s) {
     const struct extrapolation * e = &s->extrapolation;
-    json_line(w, 4);
-    json_object(w, "extrapolation");
+    json_object(json_line(w, 4), "extrapolation");
     json_int(w, "trained_length", e->trained_length);
     if (e->inside >= 0) {
         json_object(w, "inside");
@@ -185,11 +177,9 @@ static void write_extrapolation(struct json_writer * w, const struct summary * s
 
 // For paired comparisons: the exact sums of every window in every bucket; null: diverged.
 static void write_units(struct json_writer * w, const struct summary * s) {
-    json_line(w, 4);
-    json_array(w, "units");
+    json_array(json_line(w, 4), "units");
     for (int64_t u = 0; u < s->n_units; ++u) {
-        json_line(w, 6);
-        json_object(w, NULL);
+        json_object(json_line(w, 6), NULL);
         json_int(w, "index", s->unit[u]);
         json_array(w, "buckets");
         for (int b = 0; b < s->buckets.n; ++b) {
@@ -213,8 +203,7 @@ static void write_units(struct json_writer * w, const struct summary * s) {
 
 static void write_windows(struct json_writer * w, const struct report_run * run) {
     const struct summary * s = &run->summary;
-    json_line(w, 4);
-    json_array(w, "windows");
+    json_array(json_line(w, 4), "windows");
     for (int64_t i = 0; i < s->n_windows; ++i) {
         const struct score_window * window = &run->scores.windows[i];
         double                      nll = 0.0;
@@ -225,8 +214,7 @@ static void write_windows(struct json_writer * w, const struct report_run * run)
                 tokens++;
             }
         }
-        json_line(w, 6);
-        json_object(w, NULL);
+        json_object(json_line(w, 6), NULL);
         json_int(w, "index", window->index);
         exact_number(w, "nll", nll);
         json_int(w, "tokens", tokens);
@@ -251,11 +239,9 @@ static void write_windows(struct json_writer * w, const struct report_run * run)
 
 static void write_run(struct json_writer * w, const struct report_run * run) {
     const struct summary * s = &run->summary;
-    json_line(w, 2);
-    json_object(w, NULL);
+    json_object(json_line(w, 2), NULL);
     write_facts(w, run);
-    json_line(w, 4);
-    json_object(w, "total");
+    json_object(json_line(w, 4), "total");
     write_row(w, REPORT_JSON_TOTAL, run, &s->total.at[0]);
     write_losses(w, "buckets", REPORT_JSON_BUCKETS, run, &s->buckets);
     write_losses(w, "prefix", REPORT_JSON_PREFIX, run, &s->prefixes);
@@ -265,14 +251,12 @@ static void write_run(struct json_writer * w, const struct report_run * run) {
     write_extrapolation(w, s);
     write_windows(w, run);
     write_units(w, s);
-    json_line(w, 4);
-    json_array(w, "warnings");
+    json_array(json_line(w, 4), "warnings");
     for (int i = 0; i < s->n_warnings; ++i) {
         json_string(w, NULL, s->warnings[i]);
     }
     json_end(w);
-    json_line(w, 2);
-    json_end(w);
+    json_end(json_line(w, 2));
 }
 
 static void write_tokens(struct json_writer * w, const char * key, const struct paired * p) {
@@ -282,8 +266,7 @@ static void write_tokens(struct json_writer * w, const char * key, const struct 
 }
 
 static void write_bytes(struct json_writer * w, const char * key, const struct paired * p) {
-    json_line(w, 4);
-    json_object(w, key);
+    json_object(json_line(w, 4), key);
     json_string(w, "unit", "bits per byte");
     write_paired(w, p, false);
 }
@@ -292,8 +275,7 @@ static void write_comparison(
         struct json_writer * w, const struct report_panel * panel, const struct report_run * run) {
     const struct comparison *      c = &run->comparison;
     const struct byte_comparison * b = &run->bytes;
-    json_line(w, 2);
-    json_object(w, NULL);
+    json_object(json_line(w, 2), NULL);
     json_string(w, "dataset", panel->title);
     json_string(w, "base", panel->runs[panel->baseline]->name);
     json_string(w, "other", run->name);
@@ -305,11 +287,9 @@ static void write_comparison(
         write_tokens(w, "all", &c->all);
         json_line(w, 4);
         write_tokens(w, "beyond_trained_length", &c->beyond);
-        json_line(w, 4);
-        json_array(w, "buckets");
+        json_array(json_line(w, 4), "buckets");
         for (int k = 0; k < c->n_buckets; ++k) {
-            json_line(w, 6);
-            json_object(w, NULL);
+            json_object(json_line(w, 6), NULL);
             write_range(w, &c->base->buckets.at[k].range);
             json_number(w, "ppl_ratio", exp(c->buckets[k].difference.value));
             write_paired(w, &c->buckets[k], false);
@@ -339,14 +319,12 @@ void report_write_json(const struct report * r, FILE * out) {
     json_number(&w, "level", STATS_LEVEL);
     json_int(&w, "draws", STATS_DRAWS);
     json_int(&w, "seed", (int64_t) STATS_SEED);
-    json_line(&w, 2);
-    json_array(&w, "runs");
+    json_array(json_line(&w, 2), "runs");
     for (int i = 0; i < r->n_runs; ++i) {
         write_run(&w, &r->runs[i]);
     }
     json_end(&w);
-    json_line(&w, 2);
-    json_array(&w, "comparisons");
+    json_array(json_line(&w, 2), "comparisons");
     json_line(&w, 0);
     for (int p = 0; p < r->n_panels; ++p) {
         for (int i = 0; i < r->panels[p].n; ++i) {
@@ -356,7 +334,6 @@ void report_write_json(const struct report * r, FILE * out) {
         }
     }
     json_end(&w);
-    json_line(&w, 0);
-    json_end(&w);
+    json_end(json_line(&w, 0));
     putc('\n', out);
 }
