@@ -58,8 +58,10 @@ static const struct {
 
 enum { N_REFUSED = sizeof(REFUSED) / sizeof(REFUSED[0]) };
 
-// Names shorter than this are similar to too many others.
-enum { SHORTEST = 4 };
+enum {
+    SHORTEST = 4,     // names that are shorter are similar to too many others
+    FIELDS_MAX = 256, // each is compared with all names that we know
+};
 
 // The text of a value without spaces outside of strings; "" if it is longer than the buffer.
 static void squeeze(struct json_value v, char * to, size_t size) {
@@ -141,7 +143,10 @@ bool request_check_fields(
         struct json_value body, const char * const * known, struct request_error * error) {
     struct json_value key, value;
     char              quoted[sizeof(error->name) + 8];
-    while (json_object_next(&body, &key, &value)) {
+    for (int n = 0; json_object_next(&body, &key, &value); ++n) {
+        if (n == FIELDS_MAX) {
+            return request_fail(error, NULL, "the body has more than %d fields", FIELDS_MAX);
+        }
         if (!read_key(key, error)) {
             return false;
         }

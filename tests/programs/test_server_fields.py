@@ -78,6 +78,14 @@ def test_other_fields_are_ignored(server, field):
     assert answer(server, **{field: {"a": 1}}).status == 200
 
 
+def test_number_of_fields(server):
+    """Each is compared with all names: too many would keep a core busy."""
+    fields = {f"unknown-{i}": i for i in range(254)}
+    assert complete(server, **fields).status == 200
+    fields["one-more"] = 1
+    assert "256 fields" in complete(server, **fields).error(400)["message"]
+
+
 def test_chats_have_no_echo_and_no_state(server):
     for field, value in (("echo", True), ("state", "a")):
         assert answer(server, **{field: value}).error(400)["param"] == field
