@@ -187,6 +187,12 @@ def programs_in(build, root):
     return lambda work: Programs(build, root, work)
 
 
+@pytest.fixture(scope="module")
+def programs(programs_in, tmp_path_factory):
+    """The programs in a folder of the whole module."""
+    return programs_in(tmp_path_factory.mktemp("module"))
+
+
 @pytest.fixture
 def lrnn(programs_in, tmp_path):
     return programs_in(tmp_path)

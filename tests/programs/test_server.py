@@ -12,11 +12,6 @@ PROMPT = "The old man looked at"
 
 
 @pytest.fixture(scope="module")
-def programs(programs_in, tmp_path_factory):
-    return programs_in(tmp_path_factory.mktemp("server"))
-
-
-@pytest.fixture(scope="module")
 def server(programs):
     with serving(programs, programs.models / MODEL) as server:
         yield server

@@ -16,11 +16,6 @@ JSON = "application/json"
 
 
 @pytest.fixture(scope="module")
-def programs(programs_in, tmp_path_factory):
-    return programs_in(tmp_path_factory.mktemp("access"))
-
-
-@pytest.fixture(scope="module")
 def server(programs):
     with serving(programs, programs.models / MODEL, "--state-dir", "states", "--allow-host",
                  "models.example", "--allow-host", "Other.Example") as server:

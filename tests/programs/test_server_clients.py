@@ -15,11 +15,6 @@ MODEL = "text-deltaproduct2-neg.gguf"
 N_CLIENTS = 16
 
 
-@pytest.fixture(scope="module")
-def programs(programs_in, tmp_path_factory):
-    return programs_in(tmp_path_factory.mktemp("clients"))
-
-
 @pytest.fixture(scope="module", params=["Q8_0", "Q4_0"])
 def model(programs, request):
     path = programs.models / MODEL

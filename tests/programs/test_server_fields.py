@@ -10,11 +10,6 @@ TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
 
 
 @pytest.fixture(scope="module")
-def programs(programs_in, tmp_path_factory):
-    return programs_in(tmp_path_factory.mktemp("fields"))
-
-
-@pytest.fixture(scope="module")
 def chat(programs):
     return Chat(programs, "olmo-3")
 

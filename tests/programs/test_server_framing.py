@@ -14,11 +14,6 @@ N = len(INNER)
 
 
 @pytest.fixture(scope="module")
-def programs(programs_in, tmp_path_factory):
-    return programs_in(tmp_path_factory.mktemp("framing"))
-
-
-@pytest.fixture(scope="module")
 def server(programs):
     with serving(programs, programs.models / MODEL) as server:
         yield server

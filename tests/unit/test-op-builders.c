@@ -48,6 +48,30 @@ static void check_refused(struct test * t, const struct ggml_tensor * op, const 
     }
 }
 
+// One case: the valid arguments of `make`, a statement that changes them, and the name that the
+// message about an invalid one must contain. ARGS, BUILD and IS_RIGHT are those of the op.
+#define REFUSE(make, spoil, name)                                \
+    do {                                                         \
+        ARGS              a = make(ctx);                         \
+        struct lrnn_error err = { LRNN_ERROR_NONE, "" };         \
+        spoil;                                                   \
+        struct ggml_tensor * op = BUILD(ctx, &a, &err);          \
+        check_refused(t, op, err.text, name, #make ", " #spoil); \
+    } while (0)
+
+#define ACCEPT(make, change)                                                                       \
+    do {                                                                                           \
+        ARGS              a = make(ctx);                                                           \
+        struct lrnn_error err = { LRNN_ERROR_NONE, "" };                                           \
+        change;                                                                                    \
+        struct ggml_tensor * op = BUILD(ctx, &a, &err);                                            \
+        test_check(t, op != NULL, "refused (%s): " #make ", " #change, err.text);                  \
+        test_check(t,                                                                              \
+                op == NULL || (op->type == GGML_TYPE_F32 && op->src[0] == a.state &&               \
+                                      op->src[1] == a.ids && ggml_is_scan(op) && IS_RIGHT(op, a)), \
+                "wrong node: " #make ", " #change);                                                \
+    } while (0)
+
 //
 // Householder scan: d_k 8, d_v 12, H 4, n_h 2, T 5
 //
@@ -83,32 +107,11 @@ static void test_householder(struct test * t) {
             ggml_init((struct ggml_init_params) { .mem_size = 4u << 20, .no_alloc = true });
     const int64_t n0 = t->n_checks;
 
-// One invalid case: the valid arguments of `make`, a statement that makes them invalid, and the
-// name that the message must contain
-#define REFUSE(make, spoil, name)                                                \
-    do {                                                                         \
-        struct ggml_householder_scan_args a = make(ctx);                         \
-        struct lrnn_error                 err = { LRNN_ERROR_NONE, "" };         \
-        spoil;                                                                   \
-        struct ggml_tensor * op = ggml_householder_scan(ctx, &a, &err);          \
-        check_refused(t, op, err.text, name, "householder: " #make ", " #spoil); \
-    } while (0)
-
-#define ACCEPT(make, change)                                                                       \
-    do {                                                                                           \
-        struct ggml_householder_scan_args a = make(ctx);                                           \
-        struct lrnn_error                 err = { LRNN_ERROR_NONE, "" };                           \
-        change;                                                                                    \
-        struct ggml_tensor * op = ggml_householder_scan(ctx, &a, &err);                            \
-        test_check(t, op != NULL, "refused (%s): householder: " #make ", " #change, err.text);     \
-        test_check(t,                                                                              \
-                op == NULL ||                                                                      \
-                        (op->type == GGML_TYPE_F32 && op->ne[0] == a.v->ne[0] &&                   \
-                                op->ne[1] * a.k->ne[0] * a.v->ne[0] == a.state->ne[0] &&           \
-                                op->ne[2] == a.q->ne[3] && op->ne[3] == 1 &&                       \
-                                op->src[0] == a.state && op->src[1] == a.ids && ggml_is_scan(op)), \
-                "wrong node: householder: " #make ", " #change);                                   \
-    } while (0)
+#define ARGS  struct ggml_householder_scan_args
+#define BUILD ggml_householder_scan
+#define IS_RIGHT(op, a)                                                                  \
+    (op->ne[0] == a.v->ne[0] && op->ne[1] * a.k->ne[0] * a.v->ne[0] == a.state->ne[0] && \
+            op->ne[2] == a.q->ne[3] && op->ne[3] == 1)
 
     // only the gate is optional
     REFUSE(householder_args, a.state = NULL, "state");
@@ -229,8 +232,9 @@ static void test_householder(struct test * t) {
         a.q = NULL;
         test_check(t, ggml_householder_scan(ctx, &a, NULL) == NULL, "accepted without an error");
     }
-#undef REFUSE
-#undef ACCEPT
+#undef ARGS
+#undef BUILD
+#undef IS_RIGHT
     printf("builder of the Householder scan: %lld checks\n", (long long) (t->n_checks - n0));
     ggml_free(ctx);
 }
@@ -288,29 +292,10 @@ static void test_signed(struct test * t) {
             ggml_init((struct ggml_init_params) { .mem_size = 4u << 20, .no_alloc = true });
     const int64_t n0 = t->n_checks;
 
-#define REFUSE(make, spoil, name)                                           \
-    do {                                                                    \
-        struct ggml_signed_scan_args a = make(ctx);                         \
-        struct lrnn_error            err = { LRNN_ERROR_NONE, "" };         \
-        spoil;                                                              \
-        struct ggml_tensor * op = ggml_signed_scan(ctx, &a, &err);          \
-        check_refused(t, op, err.text, name, "signed: " #make ", " #spoil); \
-    } while (0)
-
-#define ACCEPT(make, change)                                                                       \
-    do {                                                                                           \
-        struct ggml_signed_scan_args a = make(ctx);                                                \
-        struct lrnn_error            err = { LRNN_ERROR_NONE, "" };                                \
-        change;                                                                                    \
-        struct ggml_tensor * op = ggml_signed_scan(ctx, &a, &err);                                 \
-        test_check(t, op != NULL, "refused (%s): signed: " #make ", " #change, err.text);          \
-        test_check(t,                                                                              \
-                op == NULL ||                                                                      \
-                        (op->type == GGML_TYPE_F32 && op->ne[0] == a.x->ne[0] && op->ne[1] == H && \
-                                op->ne[2] == a.c->ne[3] && op->ne[3] == 1 &&                       \
-                                op->src[0] == a.state && op->src[1] == a.ids && ggml_is_scan(op)), \
-                "wrong node: signed: " #make ", " #change);                                        \
-    } while (0)
+#define ARGS  struct ggml_signed_scan_args
+#define BUILD ggml_signed_scan
+#define IS_RIGHT(op, a) \
+    (op->ne[0] == a.x->ne[0] && op->ne[1] == H && op->ne[2] == a.c->ne[3] && op->ne[3] == 1)
 
     ACCEPT(gate_args, (void) a);
     ACCEPT(bonus_args, (void) a);
@@ -427,8 +412,9 @@ static void test_signed(struct test * t) {
     ACCEPT(mamba2_args, a.path = GGML_SCAN_PATH_CHUNK);
     ACCEPT(gate_args, a.path = GGML_SCAN_PATH_CHUNK);
     ACCEPT(mlstm_args, a.path = GGML_SCAN_PATH_REFERENCE);
-#undef REFUSE
-#undef ACCEPT
+#undef ARGS
+#undef BUILD
+#undef IS_RIGHT
     printf("builder of the signed-gate scan: %lld checks\n", (long long) (t->n_checks - n0));
     ggml_free(ctx);
 }
@@ -462,29 +448,10 @@ static void test_conv(struct test * t) {
             ggml_init((struct ggml_init_params) { .mem_size = 4u << 20, .no_alloc = true });
     const int64_t n0 = t->n_checks;
 
-#define REFUSE(make, spoil, name)                                               \
-    do {                                                                        \
-        struct ggml_short_conv_args a = make(ctx);                              \
-        struct lrnn_error           err = { LRNN_ERROR_NONE, "" };              \
-        spoil;                                                                  \
-        struct ggml_tensor * op = ggml_short_conv(ctx, &a, &err);               \
-        check_refused(t, op, err.text, name, "short conv: " #make ", " #spoil); \
-    } while (0)
-
-#define ACCEPT(make, change)                                                                       \
-    do {                                                                                           \
-        struct ggml_short_conv_args a = make(ctx);                                                 \
-        struct lrnn_error           err = { LRNN_ERROR_NONE, "" };                                 \
-        change;                                                                                    \
-        struct ggml_tensor * op = ggml_short_conv(ctx, &a, &err);                                  \
-        test_check(t, op != NULL, "refused (%s): short conv: " #make ", " #change, err.text);      \
-        test_check(t,                                                                              \
-                op == NULL ||                                                                      \
-                        (op->type == GGML_TYPE_F32 && op->ne[0] == a.x->ne[0] &&                   \
-                                op->ne[1] == a.x->ne[1] && op->ne[2] == 1 && op->ne[3] == 1 &&     \
-                                op->src[0] == a.state && op->src[1] == a.ids && ggml_is_scan(op)), \
-                "wrong node: short conv: " #make ", " #change);                                    \
-    } while (0)
+#define ARGS  struct ggml_short_conv_args
+#define BUILD ggml_short_conv
+#define IS_RIGHT(op, a) \
+    (op->ne[0] == a.x->ne[0] && op->ne[1] == a.x->ne[1] && op->ne[2] == 1 && op->ne[3] == 1)
 
     ACCEPT(conv_args, (void) a);
     ACCEPT(shift_args, (void) a);
@@ -523,8 +490,9 @@ static void test_conv(struct test * t) {
     REFUSE(shift_args, a.bias = new_f32(ctx, 12, 1, 1, 1), "bias");
     REFUSE(shift_args, a.activation = GGML_SHORT_CONV_SILU, "activation");
     REFUSE(conv_args, a.activation = GGML_SHORT_CONV_ACTIVATIONS, "activation");
-#undef REFUSE
-#undef ACCEPT
+#undef ARGS
+#undef BUILD
+#undef IS_RIGHT
     printf("builder of the short convolution: %lld checks\n", (long long) (t->n_checks - n0));
     ggml_free(ctx);
 }
