@@ -30,13 +30,9 @@ class ConvertError(Exception):
 class OutputError(ConvertError):
     """The output cannot be written."""
 
-    exit_code = 1
-
 
 class HubError(ConvertError):
     """The hub cannot be reached, or refuses."""
-
-    exit_code = 1
 
 
 class UsageError(ConvertError):

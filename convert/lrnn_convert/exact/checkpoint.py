@@ -114,3 +114,15 @@ def identity_conv(channels: int) -> np.ndarray:
     taps = np.zeros((channels, 1, 4))
     taps[:, 0, 3] = 1.0
     return taps
+
+
+def delta_mixer(q: np.ndarray, k: np.ndarray, v: np.ndarray, beta: np.ndarray, o: np.ndarray,
+                conv: bool) -> dict[str, np.ndarray]:
+    """The weights of a delta rule: q [H, K, D], k [n_h, H, K, D], v [n_h, H, P, D], β [n_h, H, D],
+    o [D, H, P]; with convolutions that change nothing."""
+    D, P = o.shape[0], o.shape[2]
+    rows = {"q": q.reshape(-1, D), "k": k.reshape(-1, D), "v": v.reshape(-1, D)}
+    return ({f"{x}_proj.weight": w for x, w in rows.items()}
+            | {"b_proj.weight": beta.reshape(-1, D), "o_norm.weight": np.ones(P),
+               "o_proj.weight": o.reshape(D, -1)}
+            | {f"{x}_conv1d.weight": identity_conv(len(w)) for x, w in rows.items() if conv})

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..checkpoint import Checkpoint
-from .checkpoint import (BOS, SIZE, UNIT, Layout, embeddings, fla_config, fla_model, identity_conv,
+from .checkpoint import (BOS, SIZE, UNIT, Layout, delta_mixer, embeddings, fla_config, fla_model,
                          in_memory, power_of_four, zero_mlp)
 from .dfa import Dfa
 from .permutations import Permutation, inverse, swaps
@@ -136,14 +136,7 @@ def build(name: str, family: str, task: Task, signed: bool,
             v[j, h, j, bos] = VALUE
             o[value[position, c], h, j] = SIZE
         v[0, h, 0, write] = VALUE
-    mixer = {
-        "q_proj.weight": q.reshape(H * K, D),
-        "k_proj.weight": k.reshape(n_h * H * K, D),
-        "v_proj.weight": v.reshape(n_h * H * P, D),
-        "b_proj.weight": beta.reshape(n_h * H, D),
-        "o_norm.weight": np.ones(P),
-        "o_proj.weight": o.reshape(D, H * P),
-    }
+    mixer = delta_mixer(q, k, v, beta, o, conv=family != "delta_net")
     options = {"num_heads": H, "allow_neg_eigval": signed}
     options |= _family_parts(family, mixer, n_h, H, K, P, D, reset)
 
@@ -167,15 +160,13 @@ def build(name: str, family: str, task: Task, signed: bool,
 
 def _family_parts(family: str, mixer: dict, n_h: int, H: int, K: int, P: int, D: int,
                   reset: int) -> dict:
-    """Adds the tensors that differ between families and returns the options. Gates are 1, and 0 for
-    a reset; convolutions pass the token through."""
+    """Adds the gates, which differ between families, and returns the options. Gates are 1, and 0
+    for a reset."""
     if family == "delta_net":
         return {"use_short_conv": False, "use_gate": False, "use_beta": True,
                 "use_output_norm": True, "expand_k": H * K / D, "expand_v": H * P / D,
                 "qk_activation": "silu", "qk_norm": "l2"}
 
-    mixer |= {f"{x}_conv1d.weight": identity_conv(n)
-              for x, n in (("q", H * K), ("k", n_h * H * K), ("v", n_h * H * P))}
     head = {"head_dim": K, "expand_v": P / K, "use_short_conv": True, "conv_size": 4}
     # α = exp(−softplus(OPEN)) = 1, exp(−softplus(SHUT)) = 0
     gate = np.zeros((H, D))

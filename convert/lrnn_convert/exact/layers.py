@@ -38,7 +38,7 @@ from ..checkpoint import Checkpoint
 from ..errors import ModelError
 from .cascade import SCHEMES, Cascade, Level, TooLarge
 from .cascade import build as build_cascade
-from .checkpoint import BOS, SIZE, UNIT, fla_config, in_memory, power_of_four
+from .checkpoint import BOS, SIZE, UNIT, delta_mixer, fla_config, in_memory, power_of_four
 from .cover import Cube, cubes
 from .dfa import Dfa
 from .householder import BETA, KEY, OPEN, SHUT
@@ -287,22 +287,15 @@ class Mixer:
         return divmod(i, self.v.shape[2])
 
     def tensors(self, plan: Plan) -> dict[str, np.ndarray]:
-        n, H, K, P, D = plan.factors, plan.heads, plan.K, plan.P, plan.D
+        n, H, K = plan.factors, plan.heads, plan.K
 
         def taps(before: np.ndarray) -> np.ndarray:
             return np.stack([before, ~before], axis=-1).reshape(-1, 1, TAPS).astype(np.float32)
 
-        out = {
-            "q_proj.weight": self.q.reshape(H * K, D),
-            "k_proj.weight": self.k.reshape(n * H * K, D),
-            "v_proj.weight": self.v.reshape(n * H * P, D),
-            "b_proj.weight": self.beta.reshape(n * H, D),
-            "q_conv1d.weight": taps(np.zeros(H * K, bool)),
-            "k_conv1d.weight": taps(np.zeros(n * H * K, bool)),
-            "v_conv1d.weight": taps(self.before),
-            "o_norm.weight": np.ones(P),
-            "o_proj.weight": self.o.reshape(D, H * P),
-        }
+        out = delta_mixer(self.q, self.k, self.v, self.beta, self.o, conv=False)
+        out |= {"q_conv1d.weight": taps(np.zeros(H * K, bool)),
+                "k_conv1d.weight": taps(np.zeros(n * H * K, bool)),
+                "v_conv1d.weight": taps(self.before)}
         if plan.gated:
             out |= {"a_proj.weight": self.gate, "A_log": np.zeros(H), "dt_bias": np.full(H, OPEN)}
         return {f"attn.{name}": x for name, x in out.items()}

@@ -16,7 +16,7 @@ from math import cos, pi, sin
 import numpy as np
 
 from ..checkpoint import Checkpoint
-from .checkpoint import (BOS, SIZE, Layout, embeddings, fla_config, fla_model, identity_conv,
+from .checkpoint import (BOS, SIZE, Layout, delta_mixer, embeddings, fla_config, fla_model,
                          in_memory)
 from .householder import BETA, VALUE
 
@@ -44,25 +44,16 @@ def build(name: str, m: int, signed: bool) -> tuple[Checkpoint, list[str]]:
     tokens.append({const: 1.0, bos: 1.0, key[0][0]: 1.0, key[1][1]: 1.0})
 
     K, P, n_h = 4, 4, 2
-    q, k, v = np.zeros((K, D)), np.zeros((n_h, K, D)), np.zeros((n_h, P, D))
-    beta, o = np.zeros((n_h, D)), np.zeros((D, P))
-    q[0, const] = KEY
-    beta[:, const] = BETA
+    q, k, v = np.zeros((1, K, D)), np.zeros((n_h, 1, K, D)), np.zeros((n_h, 1, P, D))
+    beta, o = np.zeros((n_h, 1, D)), np.zeros((D, 1, P))
+    q[0, 0, const] = KEY
+    beta[:, 0, const] = BETA
     for j in range(n_h):
         for i in range(2):
-            k[j, i, key[j][i]] = KEY
-        v[j, j, bos] = VALUE
-        o[row[j], j] = SIZE
-    mixer = {
-        "q_proj.weight": q,
-        "k_proj.weight": k.reshape(n_h * K, D),
-        "v_proj.weight": v.reshape(n_h * P, D),
-        "b_proj.weight": beta,
-        "o_norm.weight": np.ones(P),
-        "o_proj.weight": o,
-        **{f"{x}_conv1d.weight": identity_conv(n)
-           for x, n in (("q", K), ("k", n_h * K), ("v", n_h * P))},
-    }
+            k[j, 0, i, key[j][i]] = KEY
+        v[j, 0, j, bos] = VALUE
+        o[row[j], 0, j] = SIZE
+    mixer = delta_mixer(q, k, v, beta, o, conv=True)
     output = np.zeros((len(symbols), D))
     for y in range(m):
         output[y, list(row)] = cos(2 * pi * y / m), -sin(2 * pi * y / m)
