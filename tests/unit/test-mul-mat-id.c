@@ -132,6 +132,9 @@ struct limits {
 // Weights are multiplied in bytes, or ggml's dot products round the columns.
 static bool is_rounded(enum ggml_type type) {
     switch (type) {
+        case GGML_TYPE_Q5_0:
+        case GGML_TYPE_IQ4_NL:
+        case GGML_TYPE_MXFP4:
         case GGML_TYPE_Q4_K:
         case GGML_TYPE_Q5_K:
         case GGML_TYPE_Q6_K: return ggml_cpu_has_avx2();

@@ -87,6 +87,9 @@ static bool is_in_bytes(enum ggml_type type) {
         case GGML_TYPE_Q6_K: return ggml_cpu_has_avx2();
         case GGML_TYPE_Q8_0:
         case GGML_TYPE_Q4_0:
+        case GGML_TYPE_Q5_0:
+        case GGML_TYPE_IQ4_NL:
+        case GGML_TYPE_MXFP4:
         case GGML_TYPE_IQ4_XS: return ggml_cpu_has_avx512_vnni();
         default: return false;
     }
@@ -234,12 +237,12 @@ static void test_columns(struct test * t) {
 }
 
 // A column of Q8_0 and Q4_0 has the bits that it has alone: among up to 32, and among any number if
-// the graph asks for it. So has one of Q4_K and Q6_K with AVX2.
+// the graph asks for it. So has one of the other types with AVX2.
 static void test_alone(struct test * t) {
-    static const enum ggml_type types[] = { GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_K,
-        GGML_TYPE_Q6_K };
+    static const enum ggml_type types[] = { GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q5_0,
+        GGML_TYPE_IQ4_NL, GGML_TYPE_MXFP4, GGML_TYPE_Q4_K, GGML_TYPE_Q6_K };
     static const int64_t counts[] = { 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 15, 16, 17, 31, 32, 61, 300 };
-    const size_t         n_types = ggml_cpu_has_avx2() ? 4 : 2;
+    const size_t         n_types = ggml_cpu_has_avx2() ? 7 : 2;
     for (size_t i = 0; i < n_types * sizeof(counts) / sizeof(counts[0]); ++i) {
         const enum ggml_type type = types[i % n_types];
         const int64_t        K = ggml_blck_size(type) == 256 ? 1024 : 1120;

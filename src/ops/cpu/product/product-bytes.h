@@ -22,7 +22,7 @@ enum {
 
 #if PRODUCT_VNNI
 
-enum { HEIGHT = 16, OFFSET_Q8_0 = 128, OFFSET_Q4_0 = 8 };
+enum { HEIGHT = 16 };
 
 typedef __m512i rows_i;
 typedef __m512  rows_f;
@@ -41,6 +41,17 @@ SIMD_INLINE void rows_store(void * p, rows_f x, int64_t n) {
 
 SIMD_INLINE rows_f rows_from_f16(const uint16_t * p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *) p));
+}
+
+SIMD_INLINE rows_f rows_from_bf16(const uint16_t * p) {
+    return _mm512_castsi512_ps(
+            _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *) p)), 16));
+}
+
+// The bytes that 16 codes stand for
+SIMD_INLINE rows_i rows_lookup(const int8_t table[16], rows_i codes) {
+    return _mm512_shuffle_epi8(
+            _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *) table)), codes);
 }
 
 // acc + dot e d, for each row
@@ -89,20 +100,20 @@ SIMD_INLINE void rows_load_16(const char * const p[HEIGHT], int64_t offset, rows
 }
 
 // The sums of products of a block begin with the same number in each row.
-SIMD_INLINE rows_i dot_begin(int32_t sum, bool is_q8_0) {
-    (void) is_q8_0;
+SIMD_INLINE rows_i dot_begin(int32_t sum, bool is_signed) {
+    (void) is_signed;
     return _mm512_set1_epi32(sum);
 }
 
 // dot + Σ w x over four weights of each row
-SIMD_INLINE rows_i dot_add(rows_i dot, rows_i w, int32_t x, bool is_q8_0) {
-    (void) is_q8_0;
+SIMD_INLINE rows_i dot_add(rows_i dot, rows_i w, int32_t x, bool is_signed) {
+    (void) is_signed;
     return _mm512_dpbusd_epi32(dot, w, _mm512_set1_epi32(x));
 }
 
-SIMD_INLINE rows_i dot_end(rows_i dot, int32_t sum, bool is_q8_0) {
+SIMD_INLINE rows_i dot_end(rows_i dot, int32_t sum, bool is_signed) {
     (void) sum;
-    (void) is_q8_0;
+    (void) is_signed;
     return dot;
 }
 
@@ -110,7 +121,7 @@ SIMD_INLINE rows_i dot_end(rows_i dot, int32_t sum, bool is_q8_0) {
 
 // Products of two weights are added in 16 bits: those of Q8_0 fit with |w|, and x with the sign of
 // w; those of Q4_0 fit for a whole block.
-enum { HEIGHT = 8, OFFSET_Q8_0 = 0, OFFSET_Q4_0 = 8 };
+enum { HEIGHT = 8 };
 
 typedef __m256i rows_i;
 typedef __m256  rows_f;
@@ -133,6 +144,16 @@ SIMD_INLINE void rows_store(void * p, rows_f v, int64_t n) {
 
 SIMD_INLINE rows_f rows_from_f16(const uint16_t * p) {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *) p));
+}
+
+SIMD_INLINE rows_f rows_from_bf16(const uint16_t * p) {
+    return _mm256_castsi256_ps(
+            _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *) p)), 16));
+}
+
+SIMD_INLINE rows_i rows_lookup(const int8_t table[16], rows_i codes) {
+    return _mm256_shuffle_epi8(
+            _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *) table)), codes);
 }
 
 SIMD_INLINE rows_f rows_add(rows_f acc, rows_i dot, float e, rows_f d) {
@@ -169,25 +190,25 @@ SIMD_INLINE void rows_load_16(const char * const p[HEIGHT], int64_t offset, rows
     transpose_quarters(v);
 }
 
-SIMD_INLINE rows_i dot_begin(int32_t sum, bool is_q8_0) {
+SIMD_INLINE rows_i dot_begin(int32_t sum, bool is_signed) {
     (void) sum;
-    (void) is_q8_0;
+    (void) is_signed;
     return _mm256_setzero_si256();
 }
 
-SIMD_INLINE rows_i dot_add(rows_i dot, rows_i w, int32_t x, bool is_q8_0) {
+SIMD_INLINE rows_i dot_add(rows_i dot, rows_i w, int32_t x, bool is_signed) {
     const __m256i q = _mm256_set1_epi32(x);
-    if (is_q8_0) {
+    if (is_signed) {
         const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(q, w));
         return _mm256_add_epi32(dot, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
     }
     return _mm256_add_epi16(dot, _mm256_maddubs_epi16(w, q));
 }
 
-SIMD_INLINE rows_i dot_end(rows_i dot, int32_t sum, bool is_q8_0) {
-    return is_q8_0 ? dot
-                   : _mm256_add_epi32(
-                             _mm256_madd_epi16(dot, _mm256_set1_epi16(1)), _mm256_set1_epi32(sum));
+SIMD_INLINE rows_i dot_end(rows_i dot, int32_t sum, bool is_signed) {
+    return is_signed ? dot
+                     : _mm256_add_epi32(_mm256_madd_epi16(dot, _mm256_set1_epi16(1)),
+                               _mm256_set1_epi32(sum));
 }
 
 #endif

@@ -138,7 +138,7 @@ struct product_kernel {
 extern const struct product_kernel product_f32; // of any type, converted to F32
 
 // for any number of columns
-extern const struct product_kernel product_q8_0; // Q8_0 and Q4_0 in 8 bits
+extern const struct product_kernel product_q8_0; // blocks of 32 in 8 bits
 extern const struct product_kernel product_k;    // Q4_K, Q5_K, Q6_K, IQ4_XS in 8 bits
 
 // for few columns
