@@ -20,12 +20,18 @@ struct args {
     const char *          model;
     bool                  json;
     bool                  devices;
-    struct device_options device; // by default, nothing is offloaded
+    int64_t               n_tokens; // 0: unknown
+    struct device_options device;   // by default, nothing is offloaded
 };
 
 //
 // A model
 //
+
+// Weights, the state of one sequence, and its attention cache in F16.
+static int64_t total_bytes(const struct lrnn_model_info * info, int64_t n_tokens) {
+    return info->weight_bytes + info->state_bytes + n_tokens * info->cache_bytes;
+}
 
 // Where the range of the eigenvalues comes from. Our files state it; the architectures of llama.cpp
 // imply it.
@@ -106,7 +112,8 @@ static void print_tokenizer(const struct lrnn_model * model) {
     }
 }
 
-static void print_model(const struct lrnn_model * model, const struct lrnn_model_info * info) {
+static void print_model(
+        const struct lrnn_model * model, const struct lrnn_model_info * info, int64_t n_tokens) {
     printf("name              ");
     print_name(info->name != NULL ? info->name : "");
     printf("\narchitecture      %s\n", info->architecture);
@@ -153,6 +160,11 @@ static void print_model(const struct lrnn_model * model, const struct lrnn_model
         printf("cache             ");
         print_bytes(info->cache_bytes);
         printf(" per token (f16)\n");
+    }
+    if (n_tokens > 0) {
+        printf("memory            ");
+        print_bytes(total_bytes(info, n_tokens));
+        printf(" for a sequence of %" PRId64 " tokens, and what a call computes with\n", n_tokens);
     }
     printf("identity          %016" PRIx64 " (hash of the model file; state files store it)\n",
             info->identity);
@@ -295,7 +307,8 @@ static void tensors(struct json_writer * w, const struct lrnn_model * model) {
     json_end(json_line(w, 2));
 }
 
-static void print_model_json(const struct lrnn_model * model, const struct lrnn_model_info * info) {
+static void print_model_json(
+        const struct lrnn_model * model, const struct lrnn_model_info * info, int64_t n_tokens) {
     struct json_writer w = { .out = stdout };
     char               identity[17];
 
@@ -324,6 +337,7 @@ static void print_model_json(const struct lrnn_model * model, const struct lrnn_
     int_or_null(&w, "weight_bytes", true, info->weight_bytes);
     int_or_null(&w, "state_bytes", true, info->state_bytes);
     int_or_null(&w, "cache_bytes_per_token", true, info->cache_bytes);
+    int_or_null(&w, "total_bytes", n_tokens > 0, total_bytes(info, n_tokens));
     text_line(&w, "identity", identity);
     text_line(&w, "source", info->source);
     source_config(&w, model);
@@ -431,9 +445,9 @@ static enum exit_code run(void * user) {
         }
         const struct lrnn_model_info info = lrnn_model_get_info(model);
         if (args->json) {
-            print_model_json(model, &info);
+            print_model_json(model, &info, args->n_tokens);
         } else {
-            print_model(model, &info);
+            print_model(model, &info, args->n_tokens);
             print_tensors(model);
         }
         lrnn_model_free(model);
@@ -449,6 +463,9 @@ int main(int argc, char ** argv) {
         opt_group("What"),
         opt_arg("M.gguf", &args.model, "the model"),
         opt_flag("--devices", &args.devices, "list the devices that ggml finds, with their memory"),
+
+        opt_int("-c, --ctx", "N", &args.n_tokens, 1, INT64_C(1) << 40,
+                "print the memory that a sequence of N tokens needs: weights, state and cache"),
 
         opt_group("Output"),
         opt_flag("--json", &args.json, "print JSON; unknown values are null"),

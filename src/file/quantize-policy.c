@@ -43,6 +43,20 @@ bool quantize_type_find(const char * name, enum ggml_type * type) {
     return false;
 }
 
+// llama.cpp mixes types: Q4_K_M is mostly Q4_K. We have the types, and none below four bits.
+const char * quantize_type_nearest(const char * name) {
+    const char * digits = strpbrk(name, "0123456789");
+    if (digits == NULL || strchr("QqIi", name[0]) == NULL) {
+        return NULL;
+    }
+    switch (digits[0]) {
+        case '5': return "Q5_K";
+        case '6': return "Q6_K";
+        case '8': return "Q8_0";
+        default: return "Q4_K";
+    }
+}
+
 const char * lrnn_quantize_type(int32_t i) {
     return i >= 0 && i < N_TYPES ? TYPES[i].name : NULL;
 }

@@ -18,6 +18,9 @@
 // Finds a quantization type by its name, in upper or lower case. Returns false if there is none.
 bool quantize_type_find(const char * name, enum ggml_type * type);
 
+// The type that is nearest to one of llama.cpp, "Q4_K" to "Q4_K_M"; NULL: not such a name.
+const char * quantize_type_nearest(const char * name);
+
 // Writes the names of all quantization types, "Q8_0, ..., BF16 or F32". Returns text.
 const char * quantize_type_names(char * text, size_t size);
 

@@ -101,10 +101,13 @@ static bool prepare(struct lrnn_quantizer * q, const char * path,
     q->params.allow_requantize = params->allow_requantize;
     q->params.n_threads = params->n_threads;
     if (params->type == NULL || !quantize_type_find(params->type, &q->params.type)) {
-        char names[128];
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "the quantization type is '%s'; expected %s",
-                params->type != NULL ? params->type : "",
-                quantize_type_names(names, sizeof(names)));
+        char         names[128];
+        const char * name = params->type != NULL ? params->type : "";
+        const char * nearest = quantize_type_nearest(name);
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
+                "the quantization type is '%s'; expected %s%s%s", name,
+                quantize_type_names(names, sizeof(names)), nearest != NULL ? "; nearest: " : "",
+                nearest != NULL ? nearest : "");
     }
     if ((params->imatrix != NULL && !add_imatrix(q, params->imatrix, err)) ||
             !add_overrides(q, params->tensor_types, params->n_tensor_types, err)) {

@@ -98,3 +98,27 @@ def test_refusals(lrnn, root):
     done = run(lrnn, root, "data", "out", "a.gguf", "b.gguf")
     assert done.returncode == 2 and "no folder data/math-hard" in done.stderr
     assert not (lrnn.work / "out").exists()
+
+
+def test_download(lrnn, root):
+    """What is missing is downloaded, into its folder only when it is complete."""
+    work = lrnn.work
+    (work / "bin").mkdir()
+    (work / "data/triviaqa").mkdir(parents=True)
+    (work / "data/math-hard.part").mkdir()
+    for name, body in (("lrnn-convert", 'echo "$3" >> log; [ $3 != "$STOP" ] && echo > "$5"'),
+                       ("lrnn-perplexity", "true")):
+        (work / "bin" / name).write_text(f"#!/bin/sh\n{body}\n")
+        (work / "bin" / name).chmod(0o755)
+
+    def run(stop):
+        return subprocess.run(
+            [root / "examples/perplexity/four-panels.sh", "--download", "data", "out", "a.gguf",
+             "b.gguf"], cwd=work, env=os.environ | {"LRNN_BIN": "bin", "STOP": stop}).returncode
+
+    assert run("slimpajama") != 0
+    assert not (work / "data/slimpajama").exists()
+    assert run("") == 0
+    assert (work / "log").read_text().split() == ["codeparrot", "math-hard", "slimpajama"] + [
+        "slimpajama"]
+    assert sorted(p.name for p in (work / "data").iterdir()) == sorted(SETS)

@@ -101,3 +101,14 @@ def test_long_notes_are_wrapped(lrnn):
 def test_explains_the_identity(lrnn):
     lrnn.run("lrnn-inspect", lrnn.golden_models()[0], stdout=r"\nidentity          [0-9a-f]{16} "
              r"\(hash of the model file; state files store it\)\n")
+
+
+def test_memory_of_a_sequence(lrnn):
+    """Weights, a state, and the cache of every token."""
+    lrnn.text_model("olmo_hybrid", "m.gguf")
+    m = json.loads(lrnn.run("lrnn-inspect", "m.gguf", "-c", 65536, "--json").stdout)
+    assert m["cache_bytes_per_token"] > 0
+    total = m["weight_bytes"] + m["state_bytes"] + 65536 * m["cache_bytes_per_token"]
+    assert m["total_bytes"] == total
+    lrnn.run("lrnn-inspect", "m.gguf", "-c", 65536, stdout=rf"\nmemory +{total} bytes")
+    assert json.loads(lrnn.run("lrnn-inspect", "m.gguf", "--json").stdout)["total_bytes"] is None

@@ -83,3 +83,10 @@ def test_imatrix(lrnn, model):
     with_imatrix, without = ((lrnn.work / f"{name}.gguf").read_bytes()
                              for name in ("with", "without"))
     assert with_imatrix != without
+
+
+@pytest.mark.parametrize("name, nearest", [("Q4_K_M", "Q4_K"), ("Q5_K_M", "Q5_K"),
+                                           ("Q3_K_M", "Q4_K"), ("q6_k_l", "Q6_K")])
+def test_mixes_of_llama_cpp_have_a_nearest_type(lrnn, root, name, nearest):
+    lrnn.fail(lrnn.Code.USAGE, "lrnn-quantize", root / "models/parity-delta-neg.gguf", "o.gguf",
+              name, stderr=rf"nearest: {nearest}\n")
