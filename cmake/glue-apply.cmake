@@ -34,6 +34,7 @@ endfunction()
 # second configure run rebuilds nothing.
 function(glue_apply from to)
     set(edited "")
+    set(moved "")
     foreach (name IN LISTS GLUE_EDITS)
         set(file "${GLUE_${name}_FILE}")
         if (NOT file IN_LIST edited)
@@ -51,11 +52,9 @@ function(glue_apply from to)
         set(text   "${GLUE_${name}_TEXT}")
         glue_count(found "${content/${file}}" "${anchor}")
         if (NOT found EQUAL GLUE_${name}_TIMES)
-            message(FATAL_ERROR
-                "glue: ${from}/${file} contains the anchor of edit '${name}' ${found} times; "
-                "expected ${GLUE_${name}_TIMES}; use the pinned ggml (run `git submodule update "
-                "--init`, or configure without LRNN_GGML_DIR), or adapt the anchor in "
-                "cmake/glue.cmake.")
+            string(APPEND moved "\n  '${name}' in ${from}/${file}: ${found} times; "
+                "expected ${GLUE_${name}_TIMES}")
+            continue()
         endif()
 
         if (GLUE_${name}_WHERE STREQUAL "before")
@@ -66,6 +65,13 @@ function(glue_apply from to)
             string(REPLACE "${anchor}" "${text}" content/${file} "${content/${file}}")
         endif()
     endforeach()
+
+    if (moved)
+        message(FATAL_ERROR
+            "glue: these edits do not find their anchors:${moved}\n"
+            "Use the pinned ggml (run `git submodule update --init`, or configure without "
+            "LRNN_GGML_DIR), or adapt the anchors in cmake/glue.cmake.")
+    endif()
 
     # all files of ggml's build; not its tests, examples and documents
     file(GLOB_RECURSE files LIST_DIRECTORIES false RELATIVE "${from}"

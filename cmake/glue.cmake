@@ -75,7 +75,7 @@ glue_edit(rpc-patch-version include/ggml-rpc.h 1 replace
 
 glue_edit(rpc-errno src/ggml-rpc/transport.cpp 1 before
 [[
-#include <cstring>
+#include <cstdlib>
 ]]
 [[
 #include <cerrno>

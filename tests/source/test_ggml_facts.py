@@ -1,0 +1,127 @@
+"""What src/ops/cpu/barriers.c and src/ops/rpc-check.c assume about ggml, read from the sources of
+ggml that this build compiles. If ggml changes one of these facts, look at the named file again."""
+
+import re
+
+import pytest
+
+KERNELS = ["ops.cpp", "unary-ops.cpp", "binary-ops.cpp", "ggml-cpu.c"]
+
+
+def body(text, head):
+    """The function whose definition contains `head`, from there to its last brace in column 1."""
+    found = re.search(rf"^[^\n;]*{head}[^;]*?{{.*?^}}", text, re.M | re.S)
+    assert found, f"no function {head}"
+    return found.group()
+
+
+def cases(function):
+    """{op: code} of the switch of a function."""
+    result, names = {}, []
+    for line in function.splitlines():
+        found = re.match(r"\s*case (GGML_OP_\w+):(.*)", line)
+        if found:
+            names = [*names, found.group(1)] if not result.get("open") else [found.group(1)]
+            result["open"] = ""
+            line = found.group(2)
+        elif re.match(r"\s*default:", line):
+            names = []
+        if line.strip():
+            result["open"] = "code"
+            for name in names:
+                result[name] = result.get(name, "") + line + "\n"
+    result.pop("open", None)
+    return result
+
+
+@pytest.fixture(scope="module")
+def ggml(build):
+    folder = build / "ggml-copy/src"
+    return {name: (folder / "ggml-cpu" / name).read_text() for name in KERNELS} \
+        | {"ggml-alloc.c": (folder / "ggml-alloc.c").read_text()}
+
+
+@pytest.fixture(scope="module")
+def kinds(root):
+    """{op: code} of kind_of in barriers.c."""
+    return cases(body((root / "src/ops/cpu/barriers.c").read_text(), r"\bkind_of\("))
+
+
+@pytest.fixture(scope="module")
+def free(kinds):
+    """Ops that barriers.c knows and that are to use no work buffer."""
+    ops = [op for op, code in kinds.items() if "WORK_NONE" in code and "WORK_SHARED" not in code]
+    assert len(ops) >= 16, ops
+    return ops
+
+
+def closure(ggml, names):
+    """The code of the functions with these names and of the ggml_compute_forward_* that they call,
+    in turn. Functions for quantized types are left out: barriers.c does not know these nodes."""
+    functions, code = set(), ""
+    while names:
+        name = names.pop()
+        if name in functions or name.endswith("_q_f32"):
+            continue
+        functions.add(name)
+        for text in (ggml[file] for file in KERNELS):
+            for found in re.finditer(rf"^(?:static )?(?:inline )?void {name}\([^;]*?{{.*?^}}", text,
+                                     re.M | re.S):
+                code += found.group()
+                names |= set(re.findall(r"\b(ggml_compute_forward_\w+|apply_\w+|(?:bin|un)ary_\w*)\b",
+                                        found.group()))
+    return code
+
+
+def test_no_barrier_inside(ggml, free):
+    """Threads may run ahead of each other in these ops, and thread 0 may compute them alone."""
+    dispatch = cases(body(ggml["ggml-cpu.c"], r"\bggml_compute_forward\("))
+    for op in free:
+        names = set(re.findall(r"\b(ggml_compute_forward_\w+)\(", dispatch[op]))
+        assert names, f"{op}: ggml computes it in another way"
+        code = closure(ggml, names)
+        assert "params->ith" in code or "get_thread_range" in code, f"{op}: does not use threads"
+        for word in ("ggml_barrier", "threadpool"):
+            assert word not in code, f"{op}: its kernel uses {word}; see kind_of in barriers.c"
+
+
+def test_no_work_buffer(ggml, free):
+    """Where ggml plans a work buffer for one of these ops, it is for types that kind_of excludes."""
+    plan = cases(body(ggml["ggml-cpu.c"], r"\bggml_graph_plan\("))
+    for op in set(free) & set(plan):
+        found = re.search(r"if \((.*?)\) {\s*cur = ", plan[op], re.S)
+        assert "cur =" not in plan[op] or found, f"{op}: always needs a work buffer"
+        if found:
+            assert re.search(r"ggml_is_quantized|GGML_TYPE_BF16", found.group(1)), \
+                f"{op}: needs a work buffer if {found.group(1)}; see kind_of in barriers.c"
+
+
+def test_fusion(ggml):
+    """may_be_fused in barriers.c knows the only nodes that are computed together."""
+    fused = body(ggml["ggml-cpu.c"], r"\bggml_cpu_try_fuse_ops\(")
+    assert set(re.findall(r"GGML_OP_\w+", fused)) == {"GGML_OP_RMS_NORM", "GGML_OP_MUL"}
+
+
+def test_in_place(ggml, root):
+    """The allocator may put a result over its source. Our ops read their sources until they are
+    done, so it must not do that for them, nor for products and the rows of a matrix."""
+    ops = set(re.findall(r"case (GGML_OP_\w+):", body(ggml["ggml-alloc.c"], "ggml_op_can_inplace")))
+    assert {"GGML_OP_ADD", "GGML_OP_SCALE", "GGML_OP_UNARY"} <= ops
+    ours = {"GGML_OP_HOUSEHOLDER_SCAN", "GGML_OP_SIGNED_SCAN", "GGML_OP_SHORT_CONV"}
+    for op in ours:
+        assert op in (root / "cmake/glue.cmake").read_text()
+    assert not ops & (ours | {"GGML_OP_MUL_MAT", "GGML_OP_MUL_MAT_ID", "GGML_OP_GET_ROWS",
+                              "GGML_OP_FLASH_ATTN_EXT", "GGML_OP_SUM_ROWS", "GGML_OP_CONT"})
+
+
+def test_ops_of_the_rpc_check(root, build):
+    """rpc-check.c has a rule for every op that barriers.c knows, and ggml has every op of a rule,
+    with the number of sources that the rule allows."""
+    header = (build / "ggml-copy/include/ggml.h").read_text()
+    ops = re.findall(r"\b(GGML_OP_\w+)\b", re.search(r"enum ggml_op {(.*?)};", header, re.S)[1])
+    rules = set(re.findall(r"\bGGML_OP_\w+\b", (root / "src/ops/rpc-check.c").read_text()))
+    assert rules <= set(ops) and len(rules) > 20
+    unary = re.findall(r"\b(GGML_UNARY_OP_\w+)\b",
+                       re.search(r"enum ggml_unary_op {(.*?)};", header, re.S)[1])
+    assert set(re.findall(r"\bGGML_UNARY_OP_\w+\b",
+                          (root / "src/ops/rpc-check.c").read_text())) <= set(unary)
