@@ -34,19 +34,41 @@ static double memory_available(void) {
     return kib * 1024.0;
 }
 
-// The limit of a container (cgroup v2, v1), or `most` if there is none.
-static double container_limit(double most) {
-    static const char * const paths[] = { "/sys/fs/cgroup/memory.max",
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes" };
-    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); ++i) {
-        FILE * f = fopen(paths[i], "r");
-        double limit = most;
-        if (f != NULL) {
-            if (fscanf(f, "%lf", &limit) == 1 && limit < most) { // not "max"
-                most = limit;
-            }
-            fclose(f);
+// The number in a file, or `most` if there is none below it.
+static double read_limit(const char * path, double most) {
+    double limit = most;
+    FILE * f = fopen(path, "r");
+    if (f != NULL) {
+        if (fscanf(f, "%lf", &limit) != 1) { // "max"
+            limit = most;
         }
+        fclose(f);
+    }
+    return limit < most ? limit : most;
+}
+
+// The lowest limit of the control groups (v1, v2) that the process is in, or `most` if there is
+// none. A line of the file is "id:controllers:/path"; v2 names no controllers.
+static double container_limit(double most) {
+    char   line[2048], controllers[256], path[3072];
+    FILE * f = fopen("/proc/self/cgroup", "r");
+    while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
+        char *     group = strchr(line, '/');
+        const bool v2 = strstr(line, "::/") != NULL;
+        if (group == NULL || (!v2 && (sscanf(line, "%*d:%255[^:]", controllers) != 1 ||
+                                             strcmp(controllers, "memory") != 0))) {
+            continue;
+        }
+        group[strcspn(group, "\n")] = '\0';
+        for (char * end = group + strlen(group); end != NULL; end = strrchr(group, '/')) {
+            *end = '\0'; // from the group up to the root
+            snprintf(path, sizeof(path), "/sys/fs/cgroup%s%s/%s", v2 ? "" : "/memory", group,
+                    v2 ? "memory.max" : "memory.limit_in_bytes");
+            most = read_limit(path, most);
+        }
+    }
+    if (f != NULL) {
+        fclose(f);
     }
     return most;
 }

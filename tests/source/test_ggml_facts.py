@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+CALLED = r"\bggml_compute_forward_\w+|\bapply_\w+|\b(?:bin|un)ary_\w*"  # by kernels
 KERNELS = ["ops.cpp", "unary-ops.cpp", "binary-ops.cpp", "ggml-cpu.c"]
 
 
@@ -68,7 +69,7 @@ def closure(ggml, names):
             for found in re.finditer(rf"^(?:static )?(?:inline )?void {name}\([^;]*?{{.*?^}}", text,
                                      re.M | re.S):
                 code += found.group()
-                names |= set(re.findall(r"\b(ggml_compute_forward_\w+|apply_\w+|(?:bin|un)ary_\w*)\b",
+                names |= set(re.findall(CALLED,
                                         found.group()))
     return code
 
@@ -86,7 +87,7 @@ def test_no_barrier_inside(ggml, free):
 
 
 def test_no_work_buffer(ggml, free):
-    """Where ggml plans a work buffer for one of these ops, it is for types that kind_of excludes."""
+    """Where ggml plans a work buffer for one of them, it is for types that kind_of excludes."""
     plan = cases(body(ggml["ggml-cpu.c"], r"\bggml_graph_plan\("))
     for op in set(free) & set(plan):
         found = re.search(r"if \((.*?)\) {\s*cur = ", plan[op], re.S)

@@ -1,0 +1,102 @@
+"""An RPC server behind a bad link: a proxy that delays, cuts into small pieces, stalls or ends the
+connection. A client gives the same result or ends with one sentence, and files stay whole."""
+
+import contextlib
+import re
+import select
+import socket
+import threading
+import time
+
+import pytest
+from test_rpc_server import Server, suppressions  # noqa: F401, a fixture
+
+MODEL = "delta_net_neg.gguf"
+N = 24  # tokens to generate
+
+
+class Link:
+    """Passes bytes between clients and a server, both ways. After `limit` bytes of all connections
+    it ends them (`cut`) or passes nothing more. Each piece waits `delay` seconds."""
+
+    def __init__(self, port, piece=65536, delay=0.0, limit=None, cut=True):
+        self.port, self.piece, self.delay, self.limit, self.cut = port, piece, delay, limit, cut
+        self.n_bytes, self.ended = 0, threading.Event()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client = self.listener.accept()[0]
+                threading.Thread(target=self.serve, args=[client], daemon=True).start()
+
+    def serve(self, client):
+        with client, socket.create_connection(("127.0.0.1", self.port)) as server, \
+                contextlib.suppress(OSError):
+            other = {client: server, server: client}
+            while not self.ended.is_set():
+                for source in select.select([client, server], [], [], 0.05)[0]:
+                    data = source.recv(self.piece)
+                    if not data:
+                        return
+                    time.sleep(self.delay)
+                    self.n_bytes += len(data)
+                    if self.limit is not None and self.n_bytes > self.limit:
+                        if self.cut:
+                            return
+                        self.ended.wait()
+                        return
+                    other[source].sendall(data)
+
+    def close(self):
+        self.ended.set()
+        self.listener.close()
+
+
+@pytest.fixture
+def link(lrnn):
+    """link(**options): a link to a server of its own for the test."""
+    server = Server(lrnn)
+    links = []
+
+    def make(**options):
+        links.append(Link(server.port, **options))
+        return links[-1]
+    yield make
+    for one in links:
+        one.close()
+    server.kill()
+
+
+def generate(lrnn, link, *options):
+    return lrnn.start("lrnn-cli", "-m", lrnn.golden / MODEL, "-p", "1 2 3", "-n", N, "-t", "1",
+                      "--temp", "0", *(["--rpc", link.address, "-ngl", "99", "--rpc-timeout", "2"]
+                                       if link else []), *options)
+
+
+def test_slow_link(lrnn, link):
+    """Pieces of 1,000 bytes, and a delay of a millisecond each: the same text."""
+    plain, slow = link(), link(piece=1000, delay=0.001)
+    expected = generate(lrnn, plain)
+    assert expected.code == lrnn.Code.OK and plain.n_bytes > 10000, expected.stderr
+    assert generate(lrnn, slow).stdout == expected.stdout
+
+
+@pytest.mark.parametrize("cut", [True, False], ids=["cut", "stalled"])
+def test_lost_link(lrnn, link, cut):
+    """One sentence, exit code 1 (2 before the model is placed), and the old state file."""
+    whole = link()
+    generate(lrnn, whole, "--state-save", "kept.state")
+    kept = (lrnn.work / "kept.state").read_bytes()
+    parts = (0.02, 0.3, 0.6, 0.9) if cut else (0.3, 0.9)
+    for part in parts:
+        bad = link(limit=int(part*whole.n_bytes), cut=cut)
+        done = generate(lrnn, bad, "--state-save", "kept.state")
+        assert done.code in (lrnn.Code.SYSTEM, lrnn.Code.USAGE), (part, done.stderr)
+        assert re.fullmatch(r"lrnn-cli: [^\n]*server[^\n]*\n", done.stderr), (part, done.stderr)
+        assert (lrnn.work / "kept.state").read_bytes() == kept
+        assert not list(lrnn.work.glob("*.tmp*"))
+        bad.close()  # the server has one client at a time
+    assert generate(lrnn, whole, "--state-load", "kept.state").code == lrnn.Code.OK
