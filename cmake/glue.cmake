@@ -1,4 +1,4 @@
-# The glue: the edits that add our three ops to ggml; replace its attention, some matrix products
+# The glue: the edits that add our ops to ggml; replace its attention, some matrix products
 # and activations on the CPU, and the barriers between nodes; make ggml-cuda multiply F32 matrices
 # in F32; and make an RPC server drop a client that sends malformed messages. The ops themselves are
 # in src/ops; the inserted lines call functions of src/ops/glue.h.
@@ -24,6 +24,7 @@ glue_edit(op-enum include/ggml.h 1 before
         GGML_OP_HOUSEHOLDER_SCAN,
         GGML_OP_SIGNED_SCAN,
         GGML_OP_SHORT_CONV,
+        GGML_OP_LSTM_SCAN,
 
 ]])
 
@@ -36,6 +37,7 @@ glue_edit(op-name src/ggml.c 1 after
     [GGML_OP_HOUSEHOLDER_SCAN] = "HOUSEHOLDER_SCAN",
     [GGML_OP_SIGNED_SCAN]      = "SIGNED_SCAN",
     [GGML_OP_SHORT_CONV]       = "SHORT_CONV",
+    [GGML_OP_LSTM_SCAN]        = "LSTM_SCAN",
 ]])
 
 glue_edit(op-symbol src/ggml.c 1 after
@@ -47,25 +49,26 @@ glue_edit(op-symbol src/ggml.c 1 after
     [GGML_OP_HOUSEHOLDER_SCAN] = "householder_scan(S,x)",
     [GGML_OP_SIGNED_SCAN]      = "signed_scan(S,x)",
     [GGML_OP_SHORT_CONV]       = "short_conv(S,x)",
+    [GGML_OP_LSTM_SCAN]        = "lstm_scan(S,x)",
 ]])
 
 glue_edit(op-count src/ggml.c 2 replace
     "static_assert(GGML_OP_COUNT == "
-    "static_assert(GGML_OP_COUNT - 3 == ")
+    "static_assert(GGML_OP_COUNT - 4 == ")
 
 # ---- ggml-rpc: the same wire format
 #
-# The patch version tells a client that a server has our ops: it is 100 or more. Increase 100 with
+# The patch version tells a client that a server has our ops: it is 100 or more. Increase 101 with
 # every new op.
 
 glue_edit(rpc-op-count include/ggml-rpc.h 1 replace
     "static_assert(GGML_OP_COUNT == "
-    "static_assert(GGML_OP_COUNT - 3 == ")
+    "static_assert(GGML_OP_COUNT - 4 == ")
 
 glue_edit(rpc-patch-version include/ggml-rpc.h 1 replace
     "#define RPC_PROTO_PATCH_VERSION "
 [[
-#define RPC_PROTO_PATCH_VERSION    (100 + RPC_PROTO_PATCH_VERSION_GGML)
+#define RPC_PROTO_PATCH_VERSION    (101 + RPC_PROTO_PATCH_VERSION_GGML)
 #define RPC_PROTO_PATCH_VERSION_GGML ]])
 
 # ---- ggml-rpc: interrupted calls
@@ -348,6 +351,7 @@ glue_edit(cpu-forward src/ggml-cpu/ggml-cpu.c 1 after
         case GGML_OP_HOUSEHOLDER_SCAN:
         case GGML_OP_SIGNED_SCAN:
         case GGML_OP_SHORT_CONV:
+        case GGML_OP_LSTM_SCAN:
             {
                 ggml_lrnn_cpu_forward(params, tensor);
             } break;
@@ -363,6 +367,7 @@ glue_edit(cpu-n-tasks src/ggml-cpu/ggml-cpu.c 1 before
         case GGML_OP_HOUSEHOLDER_SCAN:
         case GGML_OP_SIGNED_SCAN:
         case GGML_OP_SHORT_CONV:
+        case GGML_OP_LSTM_SCAN:
             {
                 n_tasks = ggml_lrnn_cpu_n_tasks(node, n_threads);
             } break;
@@ -377,6 +382,7 @@ glue_edit(cpu-work-size src/ggml-cpu/ggml-cpu.c 1 before
                 case GGML_OP_HOUSEHOLDER_SCAN:
                 case GGML_OP_SIGNED_SCAN:
                 case GGML_OP_SHORT_CONV:
+                case GGML_OP_LSTM_SCAN:
                     {
                         cur = ggml_lrnn_cpu_work_size(node, n_tasks);
                     } break;
@@ -623,6 +629,7 @@ glue_edit(cpu-supports-op src/ggml-cpu/ggml-cpu.cpp 1 before
         case GGML_OP_HOUSEHOLDER_SCAN:
         case GGML_OP_SIGNED_SCAN:
         case GGML_OP_SHORT_CONV:
+        case GGML_OP_LSTM_SCAN:
             return ggml_lrnn_cpu_supports_op(op);
 ]])
 
@@ -645,6 +652,7 @@ glue_edit(cuda-forward src/ggml-cuda/ggml-cuda.cu 1 after
         case GGML_OP_HOUSEHOLDER_SCAN:
         case GGML_OP_SIGNED_SCAN:
         case GGML_OP_SHORT_CONV:
+        case GGML_OP_LSTM_SCAN:
             if (!ggml_lrnn_cuda_forward(ctx, dst)) {
                 return false;
             }
@@ -660,6 +668,7 @@ glue_edit(cuda-supports-op src/ggml-cuda/ggml-cuda.cu 1 after
         case GGML_OP_HOUSEHOLDER_SCAN:
         case GGML_OP_SIGNED_SCAN:
         case GGML_OP_SHORT_CONV:
+        case GGML_OP_LSTM_SCAN:
             return ggml_lrnn_cuda_supports_op(op);
 ]])
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import DataError
-from .readers.config import read_config, read_json
+from .readers.config import read_config, read_json, read_yaml
 from .readers.distcp import METADATA, read_distcp
 from .readers.safetensors import read_safetensors
 from .readers.tensor import Tensor
@@ -18,6 +18,7 @@ PREFIXES = ("_orig_mod.", "module.")
 MAX_NAME = 1000
 MAX_PREFIXES = 4                           # of each; both can wrap a model more than once
 
+CONFIG_FILES = ("config.json", "config.yaml")
 INDEX_FILES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 SINGLE_FILES = ("model.safetensors", "pytorch_model.bin")
 READERS = {".safetensors": read_safetensors, ".bin": read_torch, ".pt": read_torch,
@@ -42,13 +43,13 @@ def input_files(path: Path) -> Iterator[Path]:
     """Files that belong to the checkpoint: all files of a folder, or a file and its configuration.
     They need not exist."""
     if not path.is_dir():
-        yield from (path, path.parent / "config.json")
+        yield from (path, *(path.parent / name for name in CONFIG_FILES))
     for folder, _, names in os.walk(path):
         yield from (Path(folder, name) for name in names)
 
 
 def open_checkpoint(path: Path, config_path: Path | None = None) -> Checkpoint:
-    """config_path: default is config.json next to the weights."""
+    """config_path: default is config.json or config.yaml next to the weights."""
     if path.is_dir():
         folder = path
         tensors = _read_folder(folder)
@@ -59,9 +60,13 @@ def open_checkpoint(path: Path, config_path: Path | None = None) -> Checkpoint:
         raise DataError(f"{path}: no such file or folder")
     if any(len(name) > MAX_NAME for name in tensors):
         raise DataError(f"{path}: the name of a tensor has more than {MAX_NAME} characters")
-    if config_path is None and (folder / "config.json").is_file():
-        config_path = folder / "config.json"
-    config = read_config(config_path) if config_path is not None else {}
+    if config_path is None:
+        config_path = next((folder / name for name in CONFIG_FILES if (folder / name).is_file()),
+                           None)
+    config = {}
+    if config_path is not None:
+        is_yaml = config_path.suffix in (".yaml", ".yml")
+        config = (read_yaml if is_yaml else read_config)(config_path)
     name = path.resolve().name if path.is_dir() else path.stem
     return Checkpoint(name, folder, config, _strip_prefixes(tensors))
 

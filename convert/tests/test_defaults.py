@@ -340,6 +340,8 @@ def test_every_optional_key_has_a_default():
                families.mamba: ["mamba", "mamba of fla", "falcon_mamba"],
                families.mamba2: ["mamba2", "mamba2 of fla"]}
     for module in families.MODULES:
+        if module is families.xlstm:       # its keys are in sections; the tensors have the sizes
+            continue
         kinds = modules.get(module, [module.FAMILY.name])
         known = set()
         for name in ("KEYS", "FLA_KEYS", "FALCON_KEYS"):

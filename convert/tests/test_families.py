@@ -719,3 +719,48 @@ def test_limit_of_nemotron(bench):
     bench.out.unlink()
     f = bench.convert(config | {"time_step_min": 0.25, "hybrid_override_pattern": "M-*"}, t)
     assert "nemotron_h.dt_min" not in f.kv
+
+
+def test_xlstm(bench):
+    config, t = tiny.xlstm()
+    f = bench.convert(config, t)
+    assert values(f, "lrnn.", "head_count", "key_length", "qkv_block_length", "conv_width",
+                  "slstm_head_count", "slstm_function", "slstm_conv_width") == [
+                      2, 8, 4, 4, 2, "slstm", 0]
+    assert list(f.kv["lrnn.slstm"]) == [0, 1] and f.kv["lrnn.eigenvalues"] == "family"
+    cell = "xlstm_block_stack.blocks.1.xlstm."
+    # the matrix called fgate makes the input gate
+    assert same(f.data["blk.1.slstm_i.weight"], t[cell + "fgate.weight"])
+    assert same(f.data["blk.1.slstm_f.weight"], t[cell + "igate.weight"])
+    assert same(f.data["blk.1.ssm_norm.weight"], 1 + t[cell + "group_norm.weight"])
+    half = t["xlstm_block_stack.blocks.1.ffn.proj_up.weight"]
+    assert same(f.data["blk.1.ffn_up.weight"], half[len(half) // 2:])
+
+
+def test_xlstm_layouts_of_the_backends(bench):
+    """The backend `cuda` saves the recurrent matrix transposed, and the biases by head."""
+    config, t = tiny.xlstm()
+    cell = "xlstm_block_stack.blocks.1.xlstm.slstm_cell."
+    kernel, bias = t[cell + "_recurrent_kernel_"], t[cell + "_bias_"]
+    H, _, d = kernel.shape
+    other = t | {cell + "_recurrent_kernel_": np.ascontiguousarray(kernel.transpose(0, 2, 1)),
+                 cell + "_bias_": bias.reshape(4, H, d).transpose(1, 0, 2).reshape(-1).copy()}
+    f = bench.convert(config, t)
+    bench.out.unlink()
+    assert same_tensors(f, bench.convert(config, other))
+
+
+@pytest.mark.parametrize("change, text", [
+    ({"slstm_at": [2]}, "config.yaml: slstm_at is [2]; expected 'all' or a list of blocks from 0 "
+                        "to 1"),
+    ({"slstm_block": {"slstm": {"function": "gru"}}},
+     "config.yaml: slstm_block.slstm.function is 'gru'; expected 'slstm' or 'lstm'"),
+    ({"slstm_block": {"slstm": {"num_heads": 2}, "feedforward": {"act_fn": "relu"}}},
+     "config.yaml: slstm_block.feedforward.act_fn is 'relu'; expected 'gelu'"),
+    ({"glstm_block": {}}, "config.yaml: unknown key glstm_block = {}; it may change what the model "
+                          "computes"),
+])
+def test_xlstm_refusals(bench, change, text):
+    config, t = tiny.xlstm()
+    code, err = bench.refuse(config | change, t)
+    assert code == 4 and text in err

@@ -301,6 +301,29 @@ def mlstm(H=2, K=3, P=4, F=12, fused=False):
             "tie_word_embeddings": False}, t
 
 
+def xlstm(H=2, E=16, b=4, W=4, F=12, function="slstm"):
+    """The original one: an mLSTM, then an sLSTM as the backend `vanilla` saves it."""
+    d = D // H
+    norm = {"xlstm_norm.weight": (D,)}
+    conv = {"conv1d.conv.weight": (E, 1, W), "conv1d.conv.bias": (E,)}
+    mlstm_layer = {"proj_up.weight": (2 * E, D), "proj_down.weight": (D, E), "learnable_skip": (E,),
+                   **{f"{n}_proj.weight": (E // b, b, b) for n in "qkv"}, **conv,
+                   **{f"mlstm_cell.{g}gate.weight": (H, 3 * E) for g in "if"},
+                   **{f"mlstm_cell.{g}gate.bias": (H,) for g in "if"},
+                   "mlstm_cell.outnorm.weight": (E,)}
+    slstm_layer = {**{f"{g}gate.weight": (H, d, d) for g in "ifzo"}, "group_norm.weight": (D,),
+                   "slstm_cell._recurrent_kernel_": (H, 4 * d, d), "slstm_cell._bias_": (4 * D,)}
+    s = {"token_embedding.weight": (V, D), "lm_head.weight": (V, D),
+         "xlstm_block_stack.post_blocks_norm.weight": (D,),
+         **with_prefix("xlstm_block_stack.blocks.0.", norm | with_prefix("xlstm.", mlstm_layer)),
+         **with_prefix("xlstm_block_stack.blocks.1.", norm | with_prefix("xlstm.", slstm_layer) | {
+             "ffn_norm.weight": (D,), "ffn.proj_up.weight": (2 * F, D),
+             "ffn.proj_down.weight": (D, F)})}
+    return {"num_blocks": 2, "slstm_at": [1], "mlstm_block": {"mlstm": {"num_heads": H}},
+            "slstm_block": {"slstm": {"num_heads": H, "function": function},
+                            "feedforward": {"act_fn": "gelu"}}}, randoms(s)
+
+
 def attention(H, KV, hd):
     return {**projections(H * hd, KV * hd, KV * hd), "o_proj.weight": (D, H * hd)}
 

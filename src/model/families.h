@@ -38,7 +38,8 @@
     X(retnet)              \
     X(rwkv6)               \
     X(rwkv7)               \
-    X(transformer)
+    X(transformer)         \
+    X(xlstm)
 
 // x [D, T] → [D, T]
 typedef struct ggml_tensor * (*build_function)(
@@ -50,6 +51,7 @@ struct family {
     bool         signed_form;    // there is a form with eigenvalues in [-1,1]
     bool         own_range;      // eigenvalues neither in [0,1] nor in [-1,1]: "family"
     bool         attention_only; // no recurrent layers
+    bool         layer_norm;     // LayerNorms without a bias instead of RMSNorms
 
     size_t shared_size; // bytes of model->shared, the keys that all layers share
     size_t layer_size;  // bytes of layer->weights
@@ -99,6 +101,11 @@ bool layer_load(struct loader * l, int32_t il, struct layer * layer);
 struct ggml_tensor * layer_build(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x);
 
+// The norm of a model, over the first dimension: LayerNorm if the family has it or if there is a
+// bias b, otherwise RMSNorm
+struct ggml_tensor * layer_norm(
+        struct graph * g, struct ggml_tensor * w, struct ggml_tensor * b, struct ggml_tensor * x);
+
 // lrnn.block_style. The attention layers of OLMo-Hybrid have their norms after mixer and MLP, its
 // recurrent layers before.
 enum layer_style { LAYER_STYLE_PRE_NORM, LAYER_STYLE_OLMO_HYBRID };
@@ -110,6 +117,7 @@ struct mlp {
     struct ggml_tensor *gate, *gate_b; // [D, F], [F] or NULL; ReLU²: NULL
     struct ggml_tensor *up, *up_b;     // [D, F], [F] or NULL
     struct ggml_tensor *down, *down_b; // [F, D], [D] or NULL
+    bool                gelu;          // of the gate; otherwise SiLU
 };
 
 bool mlp_load(struct loader * l, int32_t il, const struct layer * layer, struct mlp * mlp);

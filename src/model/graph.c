@@ -141,6 +141,13 @@ struct ggml_tensor * graph_signed_gate(struct graph * g, struct ggml_signed_scan
     return checked(g, y, "signed-gate scan", args.x->ne[0], args.x->ne[1]);
 }
 
+struct ggml_tensor * graph_lstm(struct graph * g, struct ggml_lstm_scan_args args) {
+    args.state = g->states[0];
+    args.ids = g->inputs->ids;
+    struct ggml_tensor * y = ggml_lstm_scan(g->ctx, &args, first_error(g));
+    return checked(g, y, "LSTM scan", args.x->ne[0], args.x->ne[1]);
+}
+
 struct ggml_tensor * graph_heads(
         struct graph * g, struct ggml_tensor * x, int64_t width, int64_t heads, int64_t factors) {
     // A view: rows of x may be strided, so part of a fused projection needs no copy.

@@ -119,6 +119,7 @@ struct ggml_tensor * graph_shift(struct graph * g, int32_t state, struct ggml_te
 // set here.
 struct ggml_tensor * graph_householder(struct graph * g, struct ggml_householder_scan_args args);
 struct ggml_tensor * graph_signed_gate(struct graph * g, struct ggml_signed_scan_args args);
+struct ggml_tensor * graph_lstm(struct graph * g, struct ggml_lstm_scan_args args);
 
 // [width·heads·factors, T] as [width, heads, factors, T], the shape that the scans expect
 struct ggml_tensor * graph_heads(

@@ -13,7 +13,7 @@
 // Everything but the mixer.
 struct shell {
     struct ggml_tensor * mixer_norm;   // [D], NULL: no mixer
-    struct ggml_tensor * mixer_norm_b; // [D], NULL: RMSNorm
+    struct ggml_tensor * mixer_norm_b; // [D] or NULL
     struct ggml_tensor * ffn_norm;     // [D], NULL: no feed-forward part
     struct mlp           mlp;
     struct moe *         moe;       // NULL: mlp
@@ -154,29 +154,28 @@ static struct ggml_tensor * mix(
     return layer->recurrent ? ggml_add(g->ctx, recurrent(g, layer, x), y) : y;
 }
 
-static struct ggml_tensor * mixer_norm(
-        struct graph * g, const struct shell * s, struct ggml_tensor * x) {
+struct ggml_tensor * layer_norm(
+        struct graph * g, struct ggml_tensor * w, struct ggml_tensor * b, struct ggml_tensor * x) {
     const float eps = g->model->norm_eps;
-    return s->mixer_norm_b != NULL ? graph_layer_norm(g, x, s->mixer_norm, s->mixer_norm_b, eps)
-                                   : graph_rms_norm(g, x, s->mixer_norm, eps);
+    const bool  centered = b != NULL || g->model->family->layer_norm;
+    return centered ? graph_layer_norm(g, x, w, b, eps) : graph_rms_norm(g, x, w, eps);
 }
 
 struct ggml_tensor * layer_build(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct shell * s = layer->shell;
-    const float          eps = g->model->norm_eps;
     if (s == NULL) {
         return g->model->family->build_layer(g, layer, x);
     }
     if (s->post_norm) {
-        x = residual(g, x, mixer_norm(g, s, mix(g, layer, x)));
-        return residual(g, x, graph_rms_norm(g, mlp_build(g, &s->mlp, x), s->ffn_norm, eps));
+        x = residual(g, x, layer_norm(g, s->mixer_norm, s->mixer_norm_b, mix(g, layer, x)));
+        return residual(g, x, layer_norm(g, s->ffn_norm, NULL, mlp_build(g, &s->mlp, x)));
     }
     if (s->mixer_norm != NULL) {
-        x = residual(g, x, mix(g, layer, mixer_norm(g, s, x)));
+        x = residual(g, x, mix(g, layer, layer_norm(g, s->mixer_norm, s->mixer_norm_b, x)));
     }
     if (s->ffn_norm != NULL) {
-        struct ggml_tensor * h = graph_rms_norm(g, x, s->ffn_norm, eps);
+        struct ggml_tensor * h = layer_norm(g, s->ffn_norm, NULL, x);
         x = residual(g, x, s->moe != NULL ? moe_build(g, s->moe, h) : mlp_build(g, &s->mlp, h));
     }
     return x;

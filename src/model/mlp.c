@@ -1,6 +1,7 @@
-// The MLP of a layer, with SwiGLU or ReLU²:
+// The MLP of a layer, with SwiGLU, GEGLU or ReLU²:
 //
 //     mlp(x) = W_down (silu(W_gate x) ∘ W_up x)                  each product with an optional bias
+//     mlp(x) = W_down (gelu(W_gate x) ∘ W_up x)
 //     mlp(x) = W_down relu(W_up x)²
 
 #include "model/families.h"
@@ -11,7 +12,8 @@ bool mlp_load(struct loader * l, int32_t il, const struct layer * layer, struct 
     if (F == 0) {
         return loader_fail(l, "key '%s' is missing", loader_key(l, "feed_forward_length"));
     }
-    if (layer->ffn == FFN_SWIGLU) {
+    mlp->gelu = layer->ffn == FFN_GEGLU;
+    if (layer->ffn != FFN_RELU2) {
         mlp->gate = loader_tensor_2d(l, il, "ffn_gate.weight", TENSOR_REQUIRED, D, F);
         mlp->gate_b = loader_tensor_1d(l, il, "ffn_gate.bias", TENSOR_F32 | TENSOR_OPTIONAL, F);
     }
@@ -29,5 +31,7 @@ struct ggml_tensor * mlp_build(struct graph * g, const struct mlp * mlp, struct 
     }
     struct ggml_tensor * gate = graph_linear(g, mlp->gate, mlp->gate_b, x); // [F, T]
     struct ggml_tensor * up = graph_linear(g, mlp->up, mlp->up_b, x);       // [F, T]
-    return graph_linear(g, mlp->down, mlp->down_b, ggml_swiglu_split(g->ctx, gate, up));
+    return graph_linear(g, mlp->down, mlp->down_b,
+            mlp->gelu ? ggml_geglu_erf_split(g->ctx, gate, up)
+                      : ggml_swiglu_split(g->ctx, gate, up));
 }

@@ -25,7 +25,7 @@ struct device {
 };
 
 // The feed-forward part of a layer.
-enum ffn { FFN_NONE, FFN_SWIGLU, FFN_RELU2, FFN_SWIGLU_EXPERTS, FFN_RELU2_EXPERTS };
+enum ffn { FFN_NONE, FFN_SWIGLU, FFN_GEGLU, FFN_RELU2, FFN_SWIGLU_EXPERTS, FFN_RELU2_EXPERTS };
 
 struct layer {
     bool     recurrent; // has the recurrent mixer of the family

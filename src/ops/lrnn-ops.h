@@ -1,10 +1,10 @@
 #pragma once
 
-// The ops of lrnn: two scans and a short convolution. They are real ggml ops
-// (GGML_OP_HOUSEHOLDER_SCAN, GGML_OP_SIGNED_SCAN, GGML_OP_SHORT_CONV): every backend dispatches
-// them, ggml-rpc carries them, and profiles name them.
+// The ops of lrnn: two linear scans, the scan of an LSTM, and a short convolution. They are real
+// ggml ops (GGML_OP_HOUSEHOLDER_SCAN, GGML_OP_SIGNED_SCAN, GGML_OP_LSTM_SCAN, GGML_OP_SHORT_CONV):
+// every backend dispatches them, ggml-rpc carries them, and profiles name them.
 //
-// All three process a batch of tokens that belong to several sequences of different length. The
+// All of them process a batch of tokens that belong to several sequences of different length. The
 // memory of a sequence (a matrix state, the tail of a convolution) is one of the numbered slots of
 // a persistent tensor, which the op reads and WRITES IN PLACE. ggml assumes that no op writes to
 // its sources; src/run/graph-safety.h makes this safe inside a graph.
@@ -12,7 +12,7 @@
 // Every tensor of tokens has the shape [width, heads, factors, tokens]. Width is contiguous. The
 // other strides are free, so views of a fused projection need no copy. The head count H_x may be
 // any divisor of the H heads of the state: state head h reads head h / (H / H_x). "factors" is 1
-// except for Householder products.
+// except for Householder products and the gates of an LSTM.
 //
 // If a shape is not valid, a builder returns NULL and writes one sentence to `err`. Kernels only
 // see valid shapes.
@@ -163,11 +163,46 @@ GGML_API struct ggml_tensor * ggml_signed_scan(struct ggml_context * ctx,
         const struct ggml_signed_scan_args * args, struct lrnn_error * err);
 
 //
+// LSTM scan: not linear, because the output y of a head enters the gates of its next token
+//
+//     (i, f, z, o) = x_t + Rᵀ y                    of one head, each [d]
+//
+//   LSTM    c ← σ(f) c + σ(i) tanh(z) ,            y = σ(o) tanh(c)
+//
+//   sLSTM   f = exp(log σ(f)), i = exp(i), with a normalizer n and a running maximum m:
+//               m' = max(log σ(f) + m, i)          with n = 0: m' = i
+//               f' = exp(log σ(f) + m − m') ,      i' = exp(i − m') ,  both at most 1
+//               c ← f' c + i' tanh(z) ,            n ← f' n + i' ,     y = σ(o) c / n
+//
+enum ggml_lstm_scan_form {
+    GGML_LSTM_SCAN_LSTM,
+    GGML_LSTM_SCAN_SLSTM,
+    GGML_LSTM_SCAN_FORMS, // the number of forms
+};
+
+struct ggml_lstm_scan_args {
+    struct ggml_tensor * state; // F32 [4·d·H, slots]         per head y, c, n, m;
+                                // LSTM: [2·d·H, slots], y, c
+    struct ggml_tensor * ids;   // I32 [4 + n_snap, n_seqs]
+    struct ggml_tensor * x;     // F32 [d, H, 4, T]           i, f, z, o, biases included
+    struct ggml_tensor * R;     // F32 [4·d, d, H]            contiguous; row k holds what y[k] adds
+                                //                            to i, f, z and o
+
+    enum ggml_lstm_scan_form form;
+};
+
+// Returns y, F32 [d, H, T].
+GGML_API struct ggml_tensor * ggml_lstm_scan(struct ggml_context * ctx,
+        const struct ggml_lstm_scan_args * args, struct lrnn_error * err);
+
+//
 // Short convolution: causal, depthwise, over the tokens of each sequence; and token shift
 //
 //     y_t[c] = f( bias[c] + Σ_w weight[w][c] · x_{t − (width − 1) + w}[c] )
 //     y_t[c] = x_{t − 1}[c]                            token shift: no weight, width 2
-// ---- The state is the last width − 1 inputs of a sequence, oldest first. ------------------------
+//
+// The state is the last width − 1 inputs of a sequence, oldest first.
+//
 enum ggml_short_conv_activation { // f
     GGML_SHORT_CONV_NONE,         // x
     GGML_SHORT_CONV_SILU,         // x / (1 + exp(−x))

@@ -267,7 +267,9 @@ static bool arange_ok(const struct ggml_tensor * op) {
 // Both halves in two tensors, or side by side in the rows of one
 static bool glu_ok(const struct ggml_tensor * op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
-    if (param_i32(op, 0) != GGML_GLU_OP_SWIGLU || !is_f32_rows(a) || !ggml_is_contiguous_1(a)) {
+    const int32_t             kind = param_i32(op, 0);
+    if ((kind != GGML_GLU_OP_SWIGLU && kind != GGML_GLU_OP_GEGLU_ERF) || !is_f32_rows(a) ||
+            !ggml_is_contiguous_1(a)) {
         return false;
     }
     return b == NULL ? shape_is(a, 2 * op->ne[0], op->ne[1], op->ne[2], op->ne[3])
@@ -362,6 +364,7 @@ static const struct rule RULES[] = {
     { GGML_OP_ARANGE,           0, 0, arange_ok },
     { GGML_OP_HOUSEHOLDER_SCAN, 0, GGML_MAX_SRC, scan_ok }, // which looks at its sources
     { GGML_OP_SIGNED_SCAN,      0, GGML_MAX_SRC, scan_ok },
+    { GGML_OP_LSTM_SCAN,        0, GGML_MAX_SRC, scan_ok },
     { GGML_OP_SHORT_CONV,       0, GGML_MAX_SRC, scan_ok },
 };
 // clang-format on

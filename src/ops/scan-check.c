@@ -60,6 +60,16 @@ static struct ggml_tensor * rebuild(
         };
         return ggml_signed_scan(ctx, &args, err);
     }
+    if (op->op == GGML_OP_LSTM_SCAN) {
+        const struct ggml_lstm_scan_args args = {
+            .state = src[SCAN_SRC_STATE],
+            .ids = src[SCAN_SRC_IDS],
+            .x = src[LSTM_SRC_X],
+            .R = src[LSTM_SRC_R],
+            .form = (enum ggml_lstm_scan_form) p.form,
+        };
+        return ggml_lstm_scan(ctx, &args, err);
+    }
     const struct ggml_short_conv_args args = {
         .state = src[SCAN_SRC_STATE],
         .ids = src[SCAN_SRC_IDS],
@@ -182,6 +192,7 @@ static const char * src_name(const struct ggml_tensor * op, int i) {
     static const char * const householder[] = { "state", "ids", "q", "k", "v", "beta", "gate", "r",
         "w" };
     static const char * const conv[] = { "state", "ids", "x", "weight", "bias" };
+    static const char * const lstm[] = { "state", "ids", "x", "R" };
     static const char * const gates[] = { "", "gate", "gate", "dt", "dt", "log_f" };
     static const char * const aux[] = { "bonus", "bonus", "bonus", "A", "A", "log_i" };
     static const char * const diagonal[] = { "state", "ids", "c", "b", "x" };
@@ -192,6 +203,9 @@ static const char * src_name(const struct ggml_tensor * op, int i) {
     if (op->op == GGML_OP_SHORT_CONV) {
         return conv[i];
     }
+    if (op->op == GGML_OP_LSTM_SCAN) {
+        return lstm[i];
+    }
     const int32_t kind = ggml_scan_params_get(op).kind; // the order of `gates` and `aux`
     return i == SIGNED_SRC_GATE ? gates[kind] : i == SIGNED_SRC_AUX ? aux[kind] : diagonal[i];
 }
@@ -200,8 +214,9 @@ static enum rows src_rows(const struct ggml_tensor * op, int i) {
     if (op->op == GGML_OP_SHORT_CONV) {
         return i == CONV_SRC_X ? ROWS_CHANNELS : ROWS_PLAIN;
     }
-    const bool constant = op->op == GGML_OP_SIGNED_SCAN && i == SIGNED_SRC_AUX &&
-                          ggml_scan_params_get(op).kind != SIGNED_SCAN_MLSTM;
+    const bool constant = (op->op == GGML_OP_LSTM_SCAN && i == LSTM_SRC_R) ||
+                          (op->op == GGML_OP_SIGNED_SCAN && i == SIGNED_SRC_AUX &&
+                                  ggml_scan_params_get(op).kind != SIGNED_SCAN_MLSTM);
     return constant ? ROWS_PLAIN : ROWS_TOKENS;
 }
 

@@ -20,7 +20,7 @@ struct scan_params ggml_scan_params_get(const struct ggml_tensor * op) {
 
 bool ggml_is_scan(const struct ggml_tensor * op) {
     return op->op == GGML_OP_HOUSEHOLDER_SCAN || op->op == GGML_OP_SIGNED_SCAN ||
-           op->op == GGML_OP_SHORT_CONV;
+           op->op == GGML_OP_LSTM_SCAN || op->op == GGML_OP_SHORT_CONV;
 }
 
 struct scan_dims ggml_scan_dims_get(const struct ggml_tensor * op) {
@@ -28,6 +28,7 @@ struct scan_dims ggml_scan_dims_get(const struct ggml_tensor * op) {
     const struct ggml_tensor * ids = op->src[SCAN_SRC_IDS];
 
     struct scan_dims dims = {
+        .n_h = 1,
         .n_seqs = ids->ne[1],
         .n_snap = ids->ne[0] - GGML_SCAN_SNAPS,
         .n_slots = state->ne[1],
@@ -35,20 +36,25 @@ struct scan_dims ggml_scan_dims_get(const struct ggml_tensor * op) {
 
     if (op->op == GGML_OP_SHORT_CONV) { // one head: width − 1 rows, the channels are columns
         dims.d_v = op->ne[0];
-        dims.n_head = dims.n_h = 1;
+        dims.n_head = 1;
         dims.n_tokens = op->ne[1];
         dims.d_k = state->ne[0] / dims.d_v;
         dims.head_size = state->ne[0];
         return dims;
     }
 
-    const bool householder = op->op == GGML_OP_HOUSEHOLDER_SCAN;
-    dims.n_h = householder ? op->src[HOUSEHOLDER_SRC_K]->ne[2] : 1;
-    dims.d_k = op->src[householder ? HOUSEHOLDER_SRC_K : SIGNED_SRC_B]->ne[0];
     dims.d_v = op->ne[0];
     dims.n_head = op->ne[1];
     dims.n_tokens = op->ne[2];
     dims.head_size = state->ne[0] / dims.n_head;
+    switch (op->op) {
+        case GGML_OP_HOUSEHOLDER_SCAN:
+            dims.n_h = op->src[HOUSEHOLDER_SRC_K]->ne[2];
+            dims.d_k = op->src[HOUSEHOLDER_SRC_K]->ne[0];
+            break;
+        case GGML_OP_LSTM_SCAN: dims.d_k = dims.head_size / dims.d_v; break;
+        default: dims.d_k = op->src[SIGNED_SRC_B]->ne[0]; break;
+    }
     return dims;
 }
 

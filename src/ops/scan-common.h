@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-// Sources of the three ops. 0 is always the state, which is written; 1 is always the ids.
+// Sources of the ops. 0 is always the state, which is written; 1 is always the ids.
 enum scan_src {
     SCAN_SRC_STATE = 0,
     SCAN_SRC_IDS = 1,
@@ -27,6 +27,9 @@ enum scan_src {
     SIGNED_SRC_X = 4,
     SIGNED_SRC_GATE = 5, // gate, dt or log_f; NULL: 1
     SIGNED_SRC_AUX = 6,  // bonus, A or log_i
+
+    LSTM_SRC_X = 2,
+    LSTM_SRC_R = 3,
 
     CONV_SRC_X = 2,
     CONV_SRC_WEIGHT = 3, // NULL: token shift
@@ -48,7 +51,7 @@ struct scan_params { // stored in op_params, at most 64 bytes
     float   eps;
     int32_t path;       // enum ggml_scan_path
     int32_t kind;       // enum signed_scan_kind
-    int32_t form;       // enum ggml_signed_scan_form
+    int32_t form;       // enum ggml_signed_scan_form or ggml_lstm_scan_form
     int32_t bonus;      // SIGNED_SRC_AUX is a bonus: read before the update
     int32_t activation; // enum ggml_short_conv_activation
 };

@@ -30,10 +30,7 @@ static struct ggml_tensor * build_output(
     const struct lrnn_model * model = g->model;
     x = ggml_get_rows(g->ctx, x, outputs); // [D, outputs]
     if (model->final_norm) {
-        x = model->output_norm_b != NULL
-                    ? graph_layer_norm(
-                              g, x, model->output_norm, model->output_norm_b, model->norm_eps)
-                    : graph_rms_norm(g, x, model->output_norm, model->norm_eps);
+        x = layer_norm(g, model->output_norm, model->output_norm_b, x);
     }
     x = graph_product(g, model->output, x);
     x = graph_scale(g, x, model->logit_scale > 0.0f ? 1.0f / model->logit_scale : 0.0f);

@@ -6,7 +6,7 @@
 Takes about three minutes on a CPU. The following packages are needed here and by no test:
 
     torch 2.15.0, transformers 5.22.2, flash-linear-attention 0.6.0, einops, safetensors, gguf,
-    numpy
+    numpy, xlstm 2.0.5
 
 The library that defines a model builds it from a small configuration and saves it; convert/
 converts it. Its weights are random (see `draw`), and so are the tokens. The logits are those of the
@@ -92,6 +92,34 @@ def from_transformers(name: str, **config):
 def build(library, name: str, config: dict):
     settings = getattr(library, name + "TextConfig", None) or getattr(library, name + "Config")
     return getattr(library, name + "ForCausalLM")(settings(**config))
+
+
+class OriginalXlstm(torch.nn.Module):
+    """A model of NX-AI's package xlstm, with the calls of a model of transformers."""
+
+    def __init__(self, **config):
+        super().__init__()
+        xlstm = importlib.import_module("xlstm")
+        dacite = importlib.import_module("dacite")
+        common = dict(vocab_size=VOCAB, embedding_dim=32, num_blocks=2, context_length=TOKENS)
+        self.yaml = common | config
+        settings = dacite.from_dict(xlstm.xLSTMLMModelConfig, self.yaml, dacite.Config(strict=True))
+        self.model = xlstm.xLSTMLMModel(settings)
+        self.config = types.SimpleNamespace(tie_word_embeddings=False, model_type="xlstm")
+
+    def forward(self, ids, use_cache):
+        # its mask of mLSTM has the whole context length
+        padded = torch.nn.functional.pad(ids, (0, TOKENS - ids.shape[1]))
+        return types.SimpleNamespace(logits=self.model(padded)[:, :ids.shape[1]])
+
+    def save_pretrained(self, folder: Path) -> None:
+        safetensors = importlib.import_module("safetensors.torch")
+        folder.mkdir()
+        names = {name for name, _ in self.model.named_parameters()}
+        safetensors.save_file({name: x.contiguous() for name, x in self.model.state_dict().items()
+                               if name in names}, folder / "model.safetensors")
+        text = importlib.import_module("yaml").safe_dump(dict(model=self.yaml))
+        (folder / "config.yaml").write_text(text)
 
 
 def norm_per_group(model, n_groups: int):
@@ -181,6 +209,14 @@ def draw(name: str, shape: tuple[int, ...], tied: bool, normal, uniform) -> torc
         return uniform(0.0, 5.0)
     if name.endswith("igate_preact.bias"):
         return uniform(-3.0, 3.0)
+    if name.endswith("mlstm_cell.fgate.bias"):
+        return uniform(0.0, 5.0)
+    if name.endswith("mlstm_cell.igate.bias") or leaf == "_bias_":
+        return uniform(-2.0, 2.0)
+    if leaf == "learnable_skip":
+        return normal()
+    if name.startswith("model.") and "norm" in name and leaf == "weight":
+        return 0.25*normal()               # the package xlstm multiplies by 1 + w
     if leaf in ("mu", "x_bias") or leaf.startswith("x_") and leaf[2:] in "rwkvag":
         return uniform(0.0, 1.0)           # share of the previous token
     if leaf in ("bonus", "r_k"):
@@ -283,6 +319,9 @@ HYBRID = dict(layers=[1], num_heads=4, num_kv_heads=2, qkv_bias=True, window_siz
 SIGNED = dict(allow_neg_eigval=True)
 SIGNED_OPTION = ("--eigenvalues", "signed")
 
+SLSTM = dict(backend="vanilla", num_heads=2)
+GELU = dict(proj_factor=1.3, act_fn="gelu")
+
 # name: function that builds the model; those of transformers come first, which must not see fla
 MODELS = {
     "mamba": lambda: from_transformers("Mamba", **MAMBA, tie_word_embeddings=True),
@@ -300,6 +339,13 @@ MODELS = {
     "xlstm": lambda: from_transformers(
         "xLSTM", num_heads=2, norm_eps=1e-2, eps=1e-2, num_blocks=2, ffn_proj_factor=0.25,
         ffn_round_up_to_multiple_of=8),
+    "xlstm_both": lambda: OriginalXlstm(
+        slstm_at=[1], mlstm_block=dict(mlstm=dict(num_heads=2)),
+        slstm_block=dict(slstm=SLSTM, feedforward=GELU)),
+    "xlstm_lstm": lambda: OriginalXlstm(
+        slstm_at="all", slstm_block=dict(
+            slstm=SLSTM | dict(function="lstm", conv1d_kernel_size=0, num_heads=4),
+            feedforward=GELU)),
     "olmo_hybrid": lambda: from_transformers("OlmoHybrid", **OLMO, **UNTIED),
     "qwen35": lambda: from_transformers("Qwen3_5", **QWEN35),
     "granite_h": lambda: from_transformers(

@@ -434,6 +434,71 @@ struct oracle oracle_signed(const struct ggml_signed_scan_args * a) {
 }
 
 //
+// LSTM scan
+//
+
+static double sigmoid(double x) {
+    return 1.0 / (1.0 + exp(-x));
+}
+
+// One token of a head: gates [4][d], state [rows][d]. Adds Rᵀ y to the gates first.
+static void lstm_step(const struct ggml_lstm_scan_args * a, int64_t h, double * gates, double * S) {
+    const int64_t d = a->x->ne[0];
+    double *      y = S, *c = S + d, *n = S + 2 * d, *m = S + 3 * d;
+    for (int64_t j = 0; j < 4 * d; ++j) {
+        for (int64_t k = 0; k < d; ++k) {
+            gates[j] += at(a->R, j, k, h, 0) * y[k];
+        }
+    }
+    for (int64_t j = 0; j < d; ++j) {
+        const double i = gates[j], f = gates[d + j], z = gates[2 * d + j], o = gates[3 * d + j];
+        if (a->form == GGML_LSTM_SCAN_LSTM) {
+            c[j] = sigmoid(f) * c[j] + sigmoid(i) * tanh(z);
+            y[j] = sigmoid(o) * tanh(c[j]);
+            continue;
+        }
+        const double log_f = m[j] - log1p(exp(-f));
+        const double max = n[j] == 0.0 ? i : fmax(log_f, i);
+        const double keep = fmin(exp(log_f - max), 1.0);
+        c[j] = keep * c[j] + exp(i - max) * tanh(z);
+        n[j] = keep * n[j] + exp(i - max);
+        m[j] = max;
+        y[j] = sigmoid(o) * c[j] / n[j];
+    }
+}
+
+struct oracle oracle_lstm(const struct ggml_lstm_scan_args * a) {
+    const int64_t d = a->x->ne[0];
+    const int64_t H = a->x->ne[1];
+    const int64_t size = a->state->ne[0] / H;
+
+    struct oracle o = oracle_new(a->state, a->x->ne[3], H, d);
+    double *      S = numbers(4 * d);
+    double *      gates = numbers(4 * d);
+
+    for (int64_t s = 0; s < a->ids->ne[1]; ++s) {
+        const struct seq sq = seq_get(a->ids, s, o.n_slots, o.n_tokens);
+        for (int64_t h = 0; h < H && sq.valid; ++h) {
+            seq_load(&sq, a->state, h * size, size, S);
+            seq_store(&sq, &o, 0, h * size, size, S);
+            for (int64_t n = 0; n < sq.count; ++n) {
+                const int64_t t = sq.first + n;
+                for (int64_t gate = 0; gate < 4; ++gate) {
+                    row(gates + gate * d, d, a->x, h, H, gate, t);
+                }
+                lstm_step(a, h, gates, S);
+                memcpy(o.out + (t * H + h) * d, S, d * sizeof(double));
+                seq_store(&sq, &o, n + 1, h * size, size, S);
+            }
+        }
+    }
+
+    free(S);
+    free(gates);
+    return o;
+}
+
+//
 // Short convolution
 //
 

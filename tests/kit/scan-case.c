@@ -8,18 +8,21 @@ const char * const test_path_names[4] = { "auto", "step", "chunk", "reference" }
 struct ggml_tensor ** test_scan_state(struct test_scan * s) {
     return s->op == TEST_HOUSEHOLDER ? &s->householder.state
            : s->op == TEST_SIGNED    ? &s->sign.state
+           : s->op == TEST_LSTM      ? &s->lstm.state
                                      : &s->conv.state;
 }
 
 struct ggml_tensor ** test_scan_ids(struct test_scan * s) {
     return s->op == TEST_HOUSEHOLDER ? &s->householder.ids
            : s->op == TEST_SIGNED    ? &s->sign.ids
+           : s->op == TEST_LSTM      ? &s->lstm.ids
                                      : &s->conv.ids;
 }
 
 struct oracle test_scan_oracle(const struct test_scan * s) {
     return s->op == TEST_HOUSEHOLDER ? oracle_householder(&s->householder)
            : s->op == TEST_SIGNED    ? oracle_signed(&s->sign)
+           : s->op == TEST_LSTM      ? oracle_lstm(&s->lstm)
                                      : oracle_short_conv(&s->conv);
 }
 
@@ -30,10 +33,10 @@ static bool has_chunk(const struct test_scan * s) {
                    (s->sign.A == NULL || (s->sign.A->ne[0] == 1 && s->sign.A->ne[1] == 1)));
 }
 
-// The convolution has one path.
+// The convolution and the LSTM have one path.
 bool test_scan_has_path(const struct test_scan * s, enum ggml_scan_path path) {
-    return s->op == TEST_CONV ? path == GGML_SCAN_PATH_STEP
-                              : path != GGML_SCAN_PATH_CHUNK || has_chunk(s);
+    return s->op == TEST_CONV || s->op == TEST_LSTM ? path == GGML_SCAN_PATH_STEP
+                                                    : path != GGML_SCAN_PATH_CHUNK || has_chunk(s);
 }
 
 bool test_scan_is_step(const struct test_scan * s, enum ggml_scan_path path) {
@@ -52,6 +55,8 @@ struct ggml_tensor * test_scan_build(struct test * t, struct test_arena * a,
         struct ggml_signed_scan_args args = s->sign;
         args.path = path;
         op = ggml_signed_scan(a->ctx, &args, &err);
+    } else if (s->op == TEST_LSTM) {
+        op = ggml_lstm_scan(a->ctx, &s->lstm, &err);
     } else {
         op = ggml_short_conv(a->ctx, &s->conv, &err);
     }
@@ -76,7 +81,7 @@ struct test_scan test_scan_gather(
             &r.sign.log_f, &r.sign.log_i };
         memcpy(tokens, all, sizeof(all));
     } else {
-        tokens[0] = &r.conv.x;
+        tokens[0] = s->op == TEST_LSTM ? &r.lstm.x : &r.conv.x;
     }
     n_tokens = (*tokens[0])->ne[dim];
     for (int i = 0; tokens[i] != NULL; ++i) {
@@ -101,9 +106,8 @@ double test_scan_nmse_out(const struct oracle * o, const struct ggml_tensor * op
 }
 
 double test_scan_nmse_state(const struct oracle * o, const struct test_scan * s) {
-    const struct ggml_tensor * state = s->op == TEST_HOUSEHOLDER ? s->householder.state
-                                       : s->op == TEST_SIGNED    ? s->sign.state
-                                                                 : s->conv.state;
+    struct test_scan           copy = *s;
+    const struct ggml_tensor * state = *test_scan_state(&copy);
     const bool                 mlstm = s->op == TEST_SIGNED && s->sign.log_f != NULL;
     const int64_t              size = o->slot_size / o->n_heads;
     struct nmse                sum = { 0 };

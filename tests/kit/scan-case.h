@@ -62,6 +62,7 @@ struct oracle {
 // it with oracle_free.
 struct oracle oracle_householder(const struct ggml_householder_scan_args * args);
 struct oracle oracle_signed(const struct ggml_signed_scan_args * args);
+struct oracle oracle_lstm(const struct ggml_lstm_scan_args * args);
 struct oracle oracle_short_conv(const struct ggml_short_conv_args * args);
 
 void oracle_free(struct oracle * o);
@@ -71,10 +72,11 @@ void oracle_free(struct oracle * o);
 //
 
 struct test_scan {
-    enum test_scan_op { TEST_HOUSEHOLDER, TEST_SIGNED, TEST_CONV } op;
+    enum test_scan_op { TEST_HOUSEHOLDER, TEST_SIGNED, TEST_LSTM, TEST_CONV } op;
     union {
         struct ggml_householder_scan_args householder;
         struct ggml_signed_scan_args      sign;
+        struct ggml_lstm_scan_args        lstm;
         struct ggml_short_conv_args       conv;
     };
     struct test_batch batch;

@@ -15,11 +15,11 @@ from ..errors import ModelError, shown
 from ..model import Model
 from . import (bailingmoe3, delta_net, falcon_h1, gated_delta_net, gated_delta_product, gla,
                granitehybrid, hgrn2, kda, kimi_linear, mamba, mamba2, mlstm, nemotron_h,
-               olmo_hybrid, qwen35, retnet, rwkv6, rwkv7, transformer)
+               olmo_hybrid, qwen35, retnet, rwkv6, rwkv7, transformer, xlstm)
 
 MODULES = (delta_net, gated_delta_net, olmo_hybrid, qwen35, gated_delta_product, kda, kimi_linear,
            bailingmoe3, mamba, mamba2, granitehybrid, nemotron_h, falcon_h1, gla, retnet, hgrn2,
-           rwkv6, rwkv7, mlstm, transformer)
+           rwkv6, rwkv7, mlstm, xlstm, transformer)
 
 FAMILIES = {family.name: family for module in MODULES
             for family in (module.FAMILY, *getattr(module, "ALSO", ()))}
@@ -37,7 +37,7 @@ def choose(c: Checkpoint):
     kind = c.config.get("model_type")
     if kind is None:
         raise ModelError(f"{c.name}: no config.json with a model_type, and the tensors are not "
-                         "those of an official RWKV-6, RWKV-7 or Mamba model")
+                         "those of an official RWKV-6, RWKV-7, Mamba or xLSTM model")
     if not isinstance(kind, str) or kind not in BY_MODEL_TYPE:
         raise ModelError(f"config.json: model_type is {shown(kind)}; expected one of "
                          f"{', '.join(sorted(BY_MODEL_TYPE))}")

@@ -1,5 +1,5 @@
-"""config.json as Python writes it, with Infinity, NaN and transformers' {"__float__": "Infinity"}.
-"""
+"""config.json as Python writes it, with Infinity, NaN and transformers' {"__float__": "Infinity"};
+config.yaml of xLSTM."""
 
 import json
 import math
@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import DataError
 
+MAX_BYTES = 1 << 20                        # of a YAML file
 MAX_DEPTH = 64                             # of lists and objects; recursion over them is safe
 
 
@@ -43,6 +44,28 @@ def read_config(path: Path) -> dict[str, Any]:
     config = read_json(path)
     if not isinstance(config, dict):
         raise DataError(f"{path}: found a {type(config).__name__}; expected an object")
+    return config
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The section `model` of a YAML file, or the whole file."""
+    import yaml                            # comes with gguf
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ValueError(f"more than {MAX_BYTES} bytes")
+        text = path.read_text(encoding="utf-8")
+        if any(isinstance(e, yaml.AliasEvent) for e in yaml.parse(text, yaml.SafeLoader)):
+            raise ValueError("aliases are not supported")      # a few lines can expand to gigabytes
+        config = yaml.safe_load(text)
+        _check_depth(config)
+    except (ValueError, RecursionError, yaml.YAMLError) as e:
+        raise DataError(f"{path}: not valid YAML: {' '.join(str(e).split())}") from None
+    except OSError as e:
+        raise DataError(f"{path}: {e.strerror}") from None
+    if isinstance(config, dict) and isinstance(config.get("model"), dict):
+        config = config["model"]
+    if not isinstance(config, dict) or not all(isinstance(key, str) for key in config):
+        raise DataError(f"{path}: found a {type(config).__name__}; expected keys and values")
     return config
 
 

@@ -90,7 +90,8 @@ static struct kind kind_of(const struct ggml_tensor * node, bool is_private) {
             return (struct kind) { true, is_alone, is_alone ? WORK_PRIVATE : WORK_SHARED };
         }
         case GGML_OP_HOUSEHOLDER_SCAN:
-        case GGML_OP_SIGNED_SCAN: return (struct kind) { true, false, WORK_SHARED };
+        case GGML_OP_SIGNED_SCAN:
+        case GGML_OP_LSTM_SCAN: return (struct kind) { true, false, WORK_SHARED };
         case GGML_OP_MUL_MAT:
         case GGML_OP_MUL_MAT_ID:
             return (struct kind) { true, false, is_private ? WORK_PRIVATE : WORK_SHARED };

@@ -28,6 +28,7 @@ void ggml_lrnn_cpu_forward(const struct ggml_compute_params * params, struct ggm
         case GGML_OP_SIGNED_SCAN:
             (reference ? signed_reference : signed_forward)(params, dst);
             break;
+        case GGML_OP_LSTM_SCAN: lstm_forward(params, dst); break;
         default: short_conv_forward(params, dst); break;
     }
 }
@@ -41,6 +42,7 @@ size_t ggml_lrnn_cpu_work_size(const struct ggml_tensor * op, int n_tasks) {
     switch (op->op) {
         case GGML_OP_HOUSEHOLDER_SCAN: return householder_work_size(op, n_tasks);
         case GGML_OP_SIGNED_SCAN: return signed_work_size(op, n_tasks);
+        case GGML_OP_LSTM_SCAN: return lstm_work_size(op, n_tasks);
         default: return short_conv_work_size(op, n_tasks);
     }
 }

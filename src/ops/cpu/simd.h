@@ -405,3 +405,32 @@ SIMD_INLINE bool vec_is_near(vec x, float bound) {
 }
 
 #endif
+
+// softplus x = max(x, 0) + log(1 + t),   t = e^-|x| in [0, 1]
+//
+//     log(1 + t) = 2 (s + s³/3 + s⁵/5 + … + s¹⁵/15),   s = t / (2 + t) ≤ 1/3
+//
+SIMD_INLINE vec vec_softplus(vec x) {
+    const vec zero = { 0.0f };
+    const vec t = vec_exp(vec_select(x > zero, -x, x));
+    const vec s = t / (vec_set1(2.0f) + t);
+    const vec q = s * s;
+    vec       p = vec_set1(2.0f / 15);
+    p = vec_fma(p, q, vec_set1(2.0f / 13));
+    p = vec_fma(p, q, vec_set1(2.0f / 11));
+    p = vec_fma(p, q, vec_set1(2.0f / 9));
+    p = vec_fma(p, q, vec_set1(2.0f / 7));
+    p = vec_fma(p, q, vec_set1(2.0f / 5));
+    p = vec_fma(p, q, vec_set1(2.0f / 3));
+    p = vec_fma(p, q, vec_set1(2.0f));
+    return vec_fma(p, s, vec_select(x > zero, x, zero));
+}
+
+SIMD_INLINE vec vec_sigmoid(vec x) {
+    return vec_set1(1.0f) / (vec_set1(1.0f) + vec_exp(-x));
+}
+
+// tanh x = 2 sigmoid(2 x) − 1, with an absolute error of 2e-7
+SIMD_INLINE vec vec_tanh(vec x) {
+    return vec_set1(2.0f) * vec_sigmoid(x + x) - vec_set1(1.0f);
+}

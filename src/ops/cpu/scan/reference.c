@@ -3,30 +3,6 @@
 
 #include "scan-cpu.h"
 
-static void state_copy(const struct ggml_tensor * op, const struct scan_dims * dims, int64_t slot,
-        int64_t h, const float * S) {
-    memcpy(slot_head(op, slot, h, dims->head_size), S, (size_t) dims->head_size * sizeof(float));
-}
-
-// Copies the state after `done` tokens of the sequence to its snapshot slot, if there is one.
-static void snapshot(const struct ggml_tensor * op, const struct scan_dims * dims,
-        const struct scan_seq * seq, int64_t h, int64_t done, const float * S) {
-    const int64_t back = seq->count - done; // tokens before the end
-    if (back >= 1 && back <= dims->n_snap && seq->snaps[back - 1] >= 0) {
-        state_copy(op, dims, seq->snaps[back - 1], h, S);
-    }
-}
-
-static void state_begin(const struct ggml_tensor * op, const struct scan_dims * dims,
-        const struct scan_seq * seq, int64_t h, float * S) {
-    if (seq->slot_in < 0) {
-        memset(S, 0, (size_t) dims->head_size * sizeof(float));
-    } else {
-        memcpy(S, slot_head(op, seq->slot_in, h, dims->head_size),
-                (size_t) dims->head_size * sizeof(float));
-    }
-}
-
 // Σ_i S[i][j] x[i]
 static float column_dot(const float * S, const float * x, int64_t d_k, int64_t d_v, int64_t j) {
     float sum = 0.0f;
@@ -64,7 +40,7 @@ void householder_reference(const struct ggml_compute_params * params, struct ggm
 
         for (int64_t n = 0; n < seq.count; ++n) {
             const int64_t t = seq.first + n;
-            snapshot(dst, &dims, &seq, h, n, S);
+            state_store(dst, &dims, &seq, h, n, S);
 
             if (R.data != NULL) { // u = Sᵀ r
                 for (int64_t j = 0; j < d_v; ++j) {
@@ -106,7 +82,7 @@ void householder_reference(const struct ggml_compute_params * params, struct ggm
                 o[j] = scale * column_dot(S, tokens_row(&Q, h, 0, t), d_k, d_v, j);
             }
         }
-        state_copy(dst, &dims, seq.slot_out, h, S);
+        state_store(dst, &dims, &seq, h, seq.count, S);
     }
 }
 
@@ -164,7 +140,7 @@ void signed_reference(const struct ggml_compute_params * params, struct ggml_ten
             const float * x = tokens_row(&X, h, 0, t);
             const float * gate = GATE.data != NULL ? tokens_row(&GATE, h, 0, t) : NULL;
             float *       y = (float *) dst->data + (t * dims.n_head + h) * d_v;
-            snapshot(dst, &dims, &seq, h, n, S);
+            state_store(dst, &dims, &seq, h, n, S);
 
             if (mlstm) {
                 float *     norm = S + d_k * d_v;
@@ -217,6 +193,6 @@ void signed_reference(const struct ggml_compute_params * params, struct ggml_ten
                 }
             }
         }
-        state_copy(dst, &dims, seq.slot_out, h, S);
+        state_store(dst, &dims, &seq, h, seq.count, S);
     }
 }

@@ -39,6 +39,30 @@ static inline float * slot_head(
     return (float *) ((char *) state->data + slot * state->nb[1]) + h * head_size;
 }
 
+// The state of head h before the first token of a sequence.
+static inline void state_begin(const struct ggml_tensor * op, const struct scan_dims * dims,
+        const struct scan_seq * seq, int64_t h, float * S) {
+    const size_t size = (size_t) dims->head_size * sizeof(float);
+    if (seq->slot_in < 0) {
+        memset(S, 0, size);
+    } else {
+        memcpy(S, slot_head(op, seq->slot_in, h, dims->head_size), size);
+    }
+}
+
+// Stores the state after `done` tokens of a sequence, if a slot is to receive it.
+static inline void state_store(const struct ggml_tensor * op, const struct scan_dims * dims,
+        const struct scan_seq * seq, int64_t h, int64_t done, const float * S) {
+    const int64_t back = seq->count - done; // tokens before the end
+    const int64_t slot = back == 0              ? seq->slot_out
+                         : back <= dims->n_snap ? seq->snaps[back - 1]
+                                                : -1;
+    if (slot >= 0) {
+        memcpy(slot_head(op, slot, h, dims->head_size), S,
+                (size_t) dims->head_size * sizeof(float));
+    }
+}
+
 // The first address of the work buffer that is aligned for vectors.
 static inline float * work_aligned(void * wdata) {
     return (float *) (((uintptr_t) wdata + VEC_BYTES - 1) / VEC_BYTES * VEC_BYTES);
@@ -58,6 +82,9 @@ size_t householder_work_size(const struct ggml_tensor * op, int n_threads);
 
 void signed_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst);
 size_t signed_work_size(const struct ggml_tensor * op, int n_threads);
+
+void lstm_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst);
+size_t lstm_work_size(const struct ggml_tensor * op, int n_threads);
 
 void short_conv_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst);
 size_t short_conv_work_size(const struct ggml_tensor * op, int n_threads);
