@@ -300,54 +300,34 @@ struct chart_data {
 
 _Static_assert((int) HORIZON_ROWS_MAX <= (int) PROBE_LENGTHS_MAX, "x and y have room for both");
 
-static void add_curve(struct chart_data * d, int i, int n) {
-    d->curves[i] = (struct chart_series) {
-        .name = d->names[i],
-        .n = n,
-        .x = d->x[i],
-        .y = d->y[i],
-        .color = i,
-        .dash = i,
-    };
-}
-
-static void add_accuracies(struct chart_data * d, const struct probed * probed, int n) {
+// The curves of all models in one panel: scaled accuracies, or spreads relative to the margin.
+static void add_curves(struct chart_data * d, const struct probed * probed, int n, bool horizon) {
     for (int i = 0; i < n; ++i) {
         const struct probe_result * result = &probed[i].result;
-        for (int r = 0; r < result->n_rows; ++r) {
-            d->x[i][r] = (double) result->rows[r].length;
-            d->y[i][r] = probe_scaled(&result->rows[r], probed[i].chance);
+        const struct horizon *      h = &probed[i].horizon;
+        const int                   n_rows = horizon ? h->n_rows : result->n_rows;
+        for (int r = 0; r < n_rows; ++r) {
+            d->x[i][r] = (double) (horizon ? h->rows[r].position : result->rows[r].length);
+            d->y[i][r] = !horizon          ? probe_scaled(&result->rows[r], probed[i].chance)
+                         : h->margin > 0.0 ? h->rows[r].spread / h->margin
+                                           : NAN;
         }
-        add_curve(d, i, result->n_rows);
+        d->curves[i] = (struct chart_series) {
+            .name = d->names[i],
+            .n = n_rows,
+            .x = d->x[i],
+            .y = d->y[i],
+            .color = i,
+            .dash = i,
+        };
     }
     d->panels[d->n_panels++] = (struct chart_panel) {
-        .title = probed[0].task,
+        .title = horizon ? "tracking horizon: where the spread reaches the margin" : probed[0].task,
         .x_label = "position",
-        .y_label = "scaled accuracy",
-        .zero = "chance",
+        .y_label = horizon ? "spread / margin" : "scaled accuracy",
+        .zero = horizon ? NULL : "chance",
         .x_scale = CHART_LOG2,
-        .height = 260,
-        .series = d->curves,
-        .n_series = n,
-    };
-}
-
-static void add_horizons(struct chart_data * d, const struct probed * probed, int n) {
-    for (int i = 0; i < n; ++i) {
-        const struct horizon * h = &probed[i].horizon;
-        for (int r = 0; r < h->n_rows; ++r) {
-            d->x[i][r] = (double) h->rows[r].position;
-            d->y[i][r] = h->margin > 0.0 ? h->rows[r].spread / h->margin : NAN;
-        }
-        add_curve(d, i, h->n_rows);
-    }
-    d->panels[d->n_panels++] = (struct chart_panel) {
-        .title = "tracking horizon: where the spread reaches the margin",
-        .x_label = "position",
-        .y_label = "spread / margin",
-        .x_scale = CHART_LOG2,
-        .y_min = 0.0,
-        .y_max = 2.0,
+        .y_max = horizon ? 2.0 : 0.0,
         .height = 260,
         .series = d->curves,
         .n_series = n,
@@ -390,10 +370,8 @@ void output_svg(FILE * out, const struct probed * probed, int n) {
     for (int b = 0; b <= EIGENVALUES_BINS; ++b) {
         d.bins[b] = -1.0 + 2.0 * b / EIGENVALUES_BINS;
     }
-    if (probed[0].horizon.n_rows > 0) {
-        add_horizons(&d, probed, n);
-    } else if (probed[0].result.n_rows > 1) {
-        add_accuracies(&d, probed, n);
+    if (probed[0].horizon.n_rows > 0 || probed[0].result.n_rows > 1) {
+        add_curves(&d, probed, n, probed[0].horizon.n_rows > 0);
     }
     for (int i = 0; i < n; ++i) {
         if (probed[i].spectrum.layers != NULL) {

@@ -1,6 +1,5 @@
 #include "eval/scores/score-file.h"
 
-#include "base/buffer.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "memory.h"
@@ -283,10 +282,7 @@ static bool shard_open(struct shard * s, const char * path, struct lrnn_error * 
         return false;
     }
     const size_t n_text = s->start - SCORE_PREFIX_SIZE - SCORE_DIGEST_SIZE;
-    s->text = malloc(n_text + 1);
-    if (s->text == NULL) {
-        return error_no_memory(err, "the header of %s", path);
-    }
+    s->text = program_alloc(n_text + 1, 1);
     memcpy(s->text, s->data + SCORE_PREFIX_SIZE, n_text);
     return score_meta_parse(path, s->text, n_text, &s->meta, err);
 }
@@ -352,9 +348,7 @@ static bool read_windows(struct shard * s, bool partial, struct score_window ** 
                     " (the shard ends with %" PRId64 ")",
                     s->path, window.index, first + s->n_read, end - 1);
         }
-        if (!array_grow(windows, capacity, (size_t) *n + 1, sizeof(**windows))) {
-            return error_no_memory(err, "the windows of %s", s->path);
-        }
+        program_grow(windows, capacity, (size_t) *n + 1, sizeof(**windows));
         (*windows)[(*n)++] = window;
         s->n_read++;
     }
@@ -362,14 +356,9 @@ static bool read_windows(struct shard * s, bool partial, struct score_window ** 
 
 static bool open_all(
         const char * const * paths, int n_paths, struct scores * scores, struct lrnn_error * err) {
-    struct memory * m = calloc(1, sizeof(*m));
+    struct memory * m = program_alloc(1, sizeof(*m));
     *scores = (struct scores) { .memory = m };
-    if (m != NULL) {
-        m->shards = calloc((size_t) n_paths + 1, sizeof(*m->shards));
-    }
-    if (m == NULL || m->shards == NULL) {
-        return error_no_memory(err, "%d score files", n_paths);
-    }
+    m->shards = program_alloc((size_t) n_paths, sizeof(*m->shards));
     for (int i = 0; i < n_paths; ++i) {
         m->n_shards = i + 1;
         if (!shard_open(&m->shards[i], paths[i], err)) {
@@ -417,14 +406,14 @@ bool scores_read_meta(const char * path, struct scores * scores, struct lrnn_err
 
 void scores_free(struct scores * scores) {
     struct memory * m = scores->memory;
-    for (int i = 0; m != NULL && i < m->n_shards; ++i) {
-        shard_free(&m->shards[i]);
-    }
     if (m != NULL) {
+        for (int i = 0; i < m->n_shards; ++i) {
+            shard_free(&m->shards[i]);
+        }
         free(m->shards);
         free(m->windows);
+        free(m);
     }
-    free(m);
     *scores = (struct scores) { 0 };
 }
 
