@@ -63,7 +63,7 @@ static struct lrnn_model * load(const char * path, struct lrnn_model_params para
     params.progress_user = &progress;
     params.log = log;
     struct lrnn_model * model = lrnn_model_load(path, &params, err);
-    if (model == NULL && is_checkpoint(path)) {
+    if (model == NULL && err != NULL && is_checkpoint(path)) {
         const size_t n = strlen(err->text);
         snprintf(err->text + n, sizeof(err->text) - n, "; convert the checkpoint: lrnn-convert %s",
                 path);
