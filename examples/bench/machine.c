@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "lrnn.h"
-#include "peak-loops.h"
 
 #include "ggml-cpu.h"
 

@@ -4,6 +4,7 @@
 
 #include "lrnn.h"
 
+#include <stdint.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -36,3 +37,15 @@ bool machine_measure(struct machine * m, int threads, struct lrnn_error * err);
 
 // The measurement with this many threads, or NULL.
 const struct machine_point * machine_point(const struct machine * m, int threads);
+
+// ---- peak-loops.c -------------------------------------------------------------------------------
+//
+// Loops of independent multiply-adds, the upper limit of a kernel. Each runs n rounds and returns
+// the number of operations; a multiply-add counts as two. peak-loops.c is compiled with the flags
+// of ggml's CPU backend, so that it uses the same vectors and instructions as the kernels.
+
+double fma_loop(int64_t n);  // F32
+double int8_loop(int64_t n); // products of bytes: dot-product instructions where the CPU has them
+double bf16_loop(int64_t n); // dot products of BF16; 0 without instructions for them
+
+int peak_loops_vector_bits(void);

@@ -1,4 +1,4 @@
-#include "peak-loops.h"
+#include "machine.h"
 
 #if defined(__AVX2__)
 #    include <immintrin.h>

@@ -10,7 +10,6 @@
 #include "line-input.h"
 #include "program.h"
 #include "terminal.h"
-#include "thinking.h"
 
 #include <ctype.h>
 #include <errno.h>

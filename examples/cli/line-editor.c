@@ -6,7 +6,6 @@
 #include "base/buffer.h"
 #include "base/unicode.h"
 #include "interrupt.h"
-#include "line-history.h"
 #include "line-input.h"
 #include "terminal.h"
 

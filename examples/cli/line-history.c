@@ -1,4 +1,4 @@
-#include "line-history.h"
+#include "line-input.h"
 
 #include "base/atomic-file.h"
 #include "base/unicode.h"

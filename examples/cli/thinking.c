@@ -1,4 +1,4 @@
-#include "thinking.h"
+#include "chat.h"
 
 #include "terminal.h"
 

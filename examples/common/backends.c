@@ -88,7 +88,7 @@ bool backends_why_no_gpu(char * text, size_t text_size) {
 const char * backends_cuda_notice(void) {
 #ifdef LRNN_CUDA_COMPILED
     return "CUDA kernels: compiled (" LRNN_CUDA_COMPILED
-           "), PTX executed on a CPU, never run on a card";
+           "), PTX executed on a CPU, never run on a GPU";
 #else
     return "";
 #endif

@@ -1,4 +1,4 @@
-#include "access.h"
+#include "server.h"
 
 #include "base/error.h"
 #include "reply.h"

@@ -5,7 +5,7 @@
 #include "base/random.h"
 #include "generate/prompt.h"
 #include "completion-reply.h"
-#include "state-routes.h"
+#include "named-states.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

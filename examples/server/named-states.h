@@ -4,7 +4,9 @@
 
 #include "generate/state-file.h"
 #include "lrnn.h"
+#include "reply.h"
 #include "request.h"
+#include "server.h"
 
 // Replaces a file only when the new one is complete.
 bool named_state_save(const char * dir, const char * name, const struct lrnn_model_info * info,
@@ -25,3 +27,13 @@ struct state_entry {
 // The states of a folder, by name; free the list with free().
 bool named_state_list(const char * dir, struct lrnn_session * session, struct state_entry ** list,
         int64_t * n, struct lrnn_error * err);
+
+// ---- state-routes.c: /states --------------------------------------------------------------------
+
+// Copies the name of the state from the path, "/states/NAME" or "/states/NAME/...". Replies and
+// returns false if it is not a valid name, or if the server has no folder for states.
+bool states_find(const struct server * s, struct http_call * call, char name[REQUEST_NAME_MAX + 1]);
+
+// Describes a state.
+void reply_state(struct http_call * call, const char * name, int64_t n_tokens, size_t n_bytes,
+        int64_t n_cached);

@@ -4,7 +4,6 @@
 
 #include "choice.h"
 #include "generate/generation.h"
-#include "snapshot.h"
 
 #include "ggml.h"
 

@@ -1,5 +1,6 @@
-#include "snapshot.h"
+#include "scheduler.h"
 
+#include "choice.h"
 #include "generate/prefix-tree.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "state-routes.h"
+#include "named-states.h"
 
 #include "lrnn.h"
 #include "json-write.h"

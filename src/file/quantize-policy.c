@@ -106,28 +106,10 @@ static const char * const MATRICES[] = {
 
 // Also weights of matrix products, but their results become part of the transition: β, gates and
 // decays, Δ with B and C, the factors of RWKV's low-rank corrections.
-static const char * const RECURRENT[] = {
-    "ssm_beta",
-    "ssm_alpha",
-    "ssm_ba",
-    "ssm_f",
-    "ssm_f_a",
-    "ssm_f_b",
-    "ssm_igate",
-    "ssm_fgate",
-    "ssm_x",
-    "ssm_dt",
-    "time_mix_w1",
-    "time_mix_w2",
-    "time_mix_decay_w1",
-    "time_mix_decay_w2",
-    "time_mix_a1",
-    "time_mix_a2",
-    "time_mix_v1",
-    "time_mix_v2",
-    "time_mix_g1",
-    "time_mix_g2",
-};
+static const char * const RECURRENT[] = { "ssm_beta", "ssm_alpha", "ssm_ba", "ssm_f", "ssm_f_a",
+    "ssm_f_b", "ssm_igate", "ssm_fgate", "ssm_x", "ssm_dt", "time_mix_w1", "time_mix_w2",
+    "time_mix_decay_w1", "time_mix_decay_w2", "time_mix_a1", "time_mix_a2", "time_mix_v1",
+    "time_mix_v2", "time_mix_g1", "time_mix_g2" };
 
 static bool contains(const char * const * list, size_t n, const char * stem, size_t size) {
     for (size_t i = 0; i < n; ++i) {

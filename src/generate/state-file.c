@@ -107,9 +107,7 @@ void state_file_free(struct state_file * f) {
     *f = (struct state_file) { 0 };
 }
 
-//
-// From a session
-//
+// ---- From a session -----------------------------------------------------------------------------
 
 bool state_file_take(struct state_file * f, struct lrnn_session * session, int32_t seq,
         const struct lrnn_sampler * sampler, struct lrnn_error * err) {
@@ -148,9 +146,7 @@ bool state_file_set_tokens(
     return f->tokens != NULL || error_no_memory(err, "%" PRId64 " tokens", n);
 }
 
-//
-// Writing
-//
+// ---- Writing ------------------------------------------------------------------------------------
 
 struct writer {
     struct atomic_file  file;
@@ -221,9 +217,7 @@ bool lrnn_seq_save(struct lrnn_session * session, int32_t seq, const struct lrnn
     return ok;
 }
 
-//
-// Reading: nothing of the file is believed before it was checked
-//
+// ---- Reading: nothing of the file is believed before it was checked -----------------------------
 
 static bool is_of_server(const struct header * h) {
     return memcmp(h->magic, MAGIC_SERVER, sizeof(h->magic)) == 0;
@@ -566,9 +560,7 @@ int64_t state_file_count_tokens(
     return n;
 }
 
-//
-// Into a session
-//
+// ---- Into a session -----------------------------------------------------------------------------
 
 static bool set_bytes(struct ggml_tensor * tensor, size_t offset, size_t size, void * user) {
     struct reader * r = user;

@@ -261,8 +261,6 @@ void attention_store(struct graph * g, struct ggml_tensor * cache, struct ggml_t
 struct ggml_tensor * attention_attend(
         struct graph * g, struct ggml_tensor * q, int64_t HK, int64_t P, float scale);
 
-//
-// mla.c: the same with latent rows
-//
+// ---- mla.c: the same with latent rows -----------------------------------------------------------
 bool mla_load(struct loader * l, int32_t il, struct layer * layer);
 struct ggml_tensor * mla_mix(struct graph * g, const struct layer * layer, struct ggml_tensor * x);

@@ -69,8 +69,8 @@ enum { LRNN_OP_PARAM_BATCH_INVARIANT = 2 };
 
 // The kernel that computes a scan.
 enum ggml_scan_path {
-    // The chunk path where it exists and is faster. On the CPU: always; a single token has the same
-    // bits as with STEP. On CUDA: for long calls; there a non-finite value may reach earlier tokens
+    // The chunk path where it exists and is faster. On the CPU: always; a single token equals STEP
+    // bit for bit. On CUDA: for long calls; there a non-finite value may reach earlier tokens
     // of the same chunk of 64 factors.
     GGML_SCAN_PATH_AUTO,
     GGML_SCAN_PATH_STEP,      // the same bits for any cut of a sequence into calls
@@ -227,9 +227,7 @@ GGML_API struct ggml_tensor * ggml_short_conv(struct ggml_context * ctx,
 // that a builder would give it. The sources must be valid tensors. The ids are not checked.
 GGML_API bool ggml_scan_check_node(const struct ggml_tensor * op, struct lrnn_error * err);
 
-//
-// Optional checks. The kernels compute with any values: a NaN stays a NaN, β = 3 expands.
-//
+// ---- Optional checks. The kernels compute with any values: a NaN stays a NaN, β = 3 expands. ----
 enum ggml_scan_check {
     GGML_SCAN_CHECK_FINITE = 1 << 0, // inputs, output and the state after the op are finite
     GGML_SCAN_CHECK_BETA = 1 << 1,   // β in [0, 2]

@@ -39,18 +39,11 @@ static void add_key(struct sha256 * sha, const struct model_file * file, const c
 }
 
 void tokenizer_hash(const struct tokenizer * tok, const struct model_file * file, char hex[65]) {
-    static const char * const keys[] = {
-        "tokenizer.ggml.model",
-        "tokenizer.ggml.pre",
-        "lrnn.tokenizer.normalizer",
-        "tokenizer.ggml.tokens",
-        "tokenizer.ggml.scores",
-        "tokenizer.ggml.token_type",
-        "tokenizer.ggml.merges",
-        "tokenizer.ggml.unknown_token_id",
-        "tokenizer.ggml.add_space_prefix",
-    };
-    struct sha256 sha;
+    static const char * const keys[] = { "tokenizer.ggml.model", "tokenizer.ggml.pre",
+        "lrnn.tokenizer.normalizer", "tokenizer.ggml.tokens", "tokenizer.ggml.scores",
+        "tokenizer.ggml.token_type", "tokenizer.ggml.merges", "tokenizer.ggml.unknown_token_id",
+        "tokenizer.ggml.add_space_prefix" };
+    struct sha256             sha;
     sha256_begin(&sha);
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); ++i) {
         add_key(&sha, file, keys[i]);

@@ -95,7 +95,7 @@ def test_version_tells_how_cuda_was_tested(lrnn, config):
     version = re.sub(r"(.)\n(.)", r"\1 \2", lrnn.run("lrnn-cli", "--version").stdout)
     if config["cuda"]:
         assert re.search(r" CUDA kernels: compiled \(nvcc [0-9.]+, sm_[0-9a-z_, ]+\), PTX executed "
-                         r"on a CPU, never run on a card\n\Z", version)
+                         r"on a CPU, never run on a GPU\n\Z", version)
     else:
         assert re.fullmatch(r"lrnn-cli [0-9.]+, ggml [^\n]+\n", version)
         assert "CUDA" not in version

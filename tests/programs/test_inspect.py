@@ -21,7 +21,7 @@ def test_devices(lrnn, config):
         assert cuda is None and "CUDA" not in text
         return
     assert re.search(r"\nCUDA kernels: compiled \(nvcc [0-9.]+, sm_[0-9a-z_, ]+\), PTX executed "
-                     r"on a CPU, never run on a card\n\Z", text)
+                     r"on a CPU, never run on a GPU\n\Z", text)
     if cuda["missing"]:
         assert cuda["missing"].startswith("no CUDA GPU was found")
         assert "\nno CUDA GPU was found" in text

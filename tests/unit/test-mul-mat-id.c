@@ -95,7 +95,7 @@ static double problem_error(const struct problem * p, const struct shape * s) {
     return nmse_value(&error);
 }
 
-// Each token has the bits that it has alone.
+// Each token is bit-identical to the same token computed alone.
 static void compare_alone(
         struct test * t, const struct problem * p, const struct shape * s, const char * text) {
     struct problem     q = *p;
@@ -129,7 +129,7 @@ struct limits {
     struct test_worst f32, rounded;
 };
 
-// Weights are multiplied in bytes, or ggml's dot products round the columns.
+// Weights use int8 dot products, or ggml's dot products round the columns.
 static bool is_rounded(enum ggml_type type) {
     switch (type) {
         case GGML_TYPE_Q5_0:

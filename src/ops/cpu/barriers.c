@@ -24,7 +24,7 @@
 
 #include <stdlib.h>
 
-enum { SMALL = 8192 }; // numbers of a node that thread 0 computes alone, at most
+enum { SMALL = 8192 }; // thread 0 alone computes nodes of at most this many numbers
 
 struct range { // of addresses
     uintptr_t begin, end;

@@ -47,8 +47,7 @@ struct chunk_place {
 
 // Finds chunk `index` of the batch; false if there are fewer. Sequences out of range, and those of
 // the step kernel, have no chunks.
-static __device__ __forceinline__ bool prepare_find(
-        const chunk_args & a, int index, chunk_place * chunk) {
+CUDA_INLINE bool prepare_find(const chunk_args & a, int index, chunk_place * chunk) {
     const cuda_batch & b = a.scan.batch;
     cuda_seq           seq;
     int                piece = 0;
@@ -76,8 +75,8 @@ struct prepare_rows {
 };
 
 // Starts to copy channels [d0, d0 + PREPARE_SLICE) of all rows. aligned: chunk_args.aligned
-static __device__ __forceinline__ void prepare_copy(float (*to)[SLICE_PITCH],
-        const float * const * row, int d0, int d_k, float missing, bool aligned) {
+CUDA_INLINE void prepare_copy(float (*to)[SLICE_PITCH], const float * const * row, int d0, int d_k,
+        float missing, bool aligned) {
     static_assert(SLICE_PITCH % 4 == 0, "rows start at vectors");
     if (aligned) {
         constexpr int QUADS = PREPARE_SLICE / 4;
@@ -109,8 +108,7 @@ static __device__ __forceinline__ void prepare_copy(float (*to)[SLICE_PITCH],
 
 // Rows top .. top + 15 of a slice, channels i and i + 4, as the left operand of a multiplication
 template <int PITCH>
-static __device__ __forceinline__ void prepare_left(
-        const float (*rows)[PITCH], int top, int i, mma_split left[4]) {
+CUDA_INLINE void prepare_left(const float (*rows)[PITCH], int top, int i, mma_split left[4]) {
     const int g = (int) threadIdx.x % 32 / 4;
     UNROLL for (int x = 0; x < 4; ++x) {
         left[x] = mma_split_of(rows[top + g + x % 2 * 8][i + x / 2 * 4]);
@@ -120,8 +118,8 @@ static __device__ __forceinline__ void prepare_left(
 // Sixteen columns of both products: four independent multiplications, because a tensor core has a
 // long latency but a high throughput. Only CHUNK_DELTA has products of keys.
 template <int FORM>
-static __device__ __forceinline__ void prepare_add(float kk[2][4], float qk[2][4],
-        const mma_split key[4], const mma_split query[4], const mma_split right[2][2]) {
+CUDA_INLINE void prepare_add(float kk[2][4], float qk[2][4], const mma_split key[4],
+        const mma_split query[4], const mma_split right[2][2]) {
     if (FORM == CHUNK_DELTA) {
         mma_add(kk[0], key, right[0]);
         mma_add(kk[1], key, right[1]);
@@ -149,7 +147,7 @@ struct prepare_plain {
 };
 
 template <int GATE, int FORM>
-static __device__ __forceinline__ void prepare_products(const chunk_args & a, const chunk_place & c,
+CUDA_INLINE void prepare_products(const chunk_args & a, const chunk_place & c,
         float (*L)[PREPARE_PITCH], prepare_rows & rows, prepare_plain & slice) {
     const householder_cuda_args & s = a.scan;
 
@@ -267,12 +265,12 @@ template <int FORM> struct prepare_slice {
     }
 
     // True if row e, with r as its query, is a row of L; the others are rows of A
-    static __device__ __forceinline__ bool solves(int e) {
+    CUDA_INLINE bool solves(int e) {
         return FORM == CHUNK_RANK_ONE && e % 2 == 0;
     }
 
     // True if row e reads the state before the gate of its factor
-    static __device__ __forceinline__ bool early(int e, bool has_bonus) {
+    CUDA_INLINE bool early(int e, bool has_bonus) {
         return solves(e) || (FORM == CHUNK_DIAGONAL && has_bonus);
     }
 
@@ -345,9 +343,8 @@ template <int FORM> struct prepare_slice {
 };
 
 template <int FORM>
-static __device__ __forceinline__ void prepare_products_channel(const chunk_args & a,
-        const chunk_place & c, float (*L)[PREPARE_PITCH], prepare_rows & rows,
-        prepare_slice<FORM> & slice) {
+CUDA_INLINE void prepare_products_channel(const chunk_args & a, const chunk_place & c,
+        float (*L)[PREPARE_PITCH], prepare_rows & rows, prepare_slice<FORM> & slice) {
     const householder_cuda_args & s = a.scan;
     constexpr bool                DELTA = FORM == CHUNK_DELTA;
 
@@ -463,8 +460,8 @@ static __device__ __forceinline__ void prepare_products_channel(const chunk_args
 // (I + L) X = I, one column per thread:  x_e = [e is this column] − Σ_{i<e} L_ei x_i
 // T = X diag(β); β = 1 with CHUNK_RANK_ONE
 template <int FORM>
-static __device__ __forceinline__ void prepare_solve(const chunk_args & a, const chunk_place & c,
-        const float4 (*matrix)[PREPARE_PITCH / 4], const float * beta) {
+CUDA_INLINE void prepare_solve(const chunk_args & a, const chunk_place & c,
+        const float4 (*matrix)[PREPARE_PITCH / 4], const float *         beta) {
     constexpr bool DELTA = FORM == CHUNK_DELTA;
 
     const int tid = (int) threadIdx.x;

@@ -83,7 +83,7 @@ struct chunk_row {
 // the left operand are loaded while these are multiplied: with few blocks on a multiprocessor
 // nothing else hides the latency of memory.
 template <bool ALIGNED>
-static __device__ __forceinline__ void chunk_multiply(
+CUDA_INLINE void chunk_multiply(
         float c[2][4], const chunk_row row[2], int groups, const chunk_right & right) {
     constexpr int AHEAD = 2;
 
@@ -121,10 +121,10 @@ template <int DK> struct chunk_state {
 
     float S[TILES][2][4];
 
-    static __device__ __forceinline__ int top(int tile) {
+    CUDA_INLINE int top(int tile) {
         return ((int) threadIdx.x / 32 + CHUNK_WARPS * tile) * 16;
     }
-    static __device__ __forceinline__ bool there(int tile) {
+    CUDA_INLINE bool there(int tile) {
         return DK % CHUNK_FACTORS == 0 || top(tile) < DK;
     }
 
@@ -191,13 +191,12 @@ template <int DK> struct chunk_state {
     }
 
     // The first of the two factors that this lane has in multiplication `step`
-    static __device__ __forceinline__ int factor_of(int step) {
+    CUDA_INLINE int factor_of(int step) {
         return step / 2 * 16 + (int) threadIdx.x % 4 * 4 + step % 2 * 2;
     }
 
     // The keys of eight factors, transposed, as the left operands of this warp's tiles
-    static __device__ __forceinline__ void left(
-            const float * const * key, int step, int d_k, float a[TILES][4]) {
+    CUDA_INLINE void left(const float * const * key, int step, int d_k, float a[TILES][4]) {
         const float * k[2] = { key[factor_of(step)], key[factor_of(step) + 1] };
         UNROLL for (int t = 0; t < TILES; ++t) {
             UNROLL for (int i = 0; i < 4; ++i) {

@@ -110,13 +110,13 @@ struct chunk_list {
 };
 
 // Element i of a row; 0 if the row is NULL or too short
-static __device__ __forceinline__ float chunk_at(const float * row, int i, int n) {
+CUDA_INLINE float chunk_at(const float * row, int i, int n) {
     return row != nullptr && i < n ? row[i] : 0.0f;
 }
 
 // Elements i and i + 1 of such a row. pair: the address of element i is a multiple of 8 bytes, and
 // n is even.
-static __device__ __forceinline__ float2 chunk_pair_at(const float * row, int i, int n, bool pair) {
+CUDA_INLINE float2 chunk_pair_at(const float * row, int i, int n, bool pair) {
     if (pair) {
         return row != nullptr && i < n ? cuda_load_pair(row + i) : make_float2(0.0f, 0.0f);
     }
@@ -125,9 +125,9 @@ static __device__ __forceinline__ float2 chunk_pair_at(const float * row, int i,
 
 // Row and column of element i that this lane holds of a 16 × 8 product: tile `tile` from the left,
 // rows from `top`
-static __device__ __forceinline__ int tile_row(int top, int i) {
+CUDA_INLINE int tile_row(int top, int i) {
     return top + (int) threadIdx.x % 32 / 4 + i / 2 * 8;
 }
-static __device__ __forceinline__ int tile_col(int tile, int i) {
+CUDA_INLINE int tile_col(int tile, int i) {
     return 8 * tile + (int) threadIdx.x % 4 * 2 + i % 2;
 }

@@ -35,8 +35,7 @@ struct conv_cuda_args {
 };
 
 // Channel c of input i of the sequence; i < 0 counts back into the tail.
-static __device__ __forceinline__ float conv_input(
-        const conv_cuda_args & a, const cuda_seq & seq, int64_t i, int c) {
+CUDA_INLINE float conv_input(const conv_cuda_args & a, const cuda_seq & seq, int64_t i, int c) {
     if (i >= 0) {
         return a.x[(seq.first + i) * a.x_token + c];
     }
@@ -45,7 +44,7 @@ static __device__ __forceinline__ float conv_input(
                    : cuda_head(a.batch, seq.slot_in, 0)[(a.batch.d_k + i) * a.batch.d_v + c];
 }
 
-static __device__ __forceinline__ float conv_activate(int activation, float x) {
+CUDA_INLINE float conv_activate(int activation, float x) {
     switch (activation) {
         case GGML_SHORT_CONV_SILU: return __fdiv_rn(x, 1.0f + cuda_exp(-x));
         default: return x;
@@ -53,8 +52,7 @@ static __device__ __forceinline__ float conv_activate(int activation, float x) {
 }
 
 template <int WIDTH>
-static __device__ __forceinline__ void conv_weights(
-        const conv_cuda_args & a, int c, float weight[WIDTH]) {
+CUDA_INLINE void conv_weights(const conv_cuda_args & a, int c, float weight[WIDTH]) {
     const float * from = a.weight + (int64_t) c * WIDTH;
     if constexpr (WIDTH == 4) {
         if (a.aligned) {
@@ -74,7 +72,7 @@ static __device__ __forceinline__ void conv_weights(
 // Tokens [begin, end) of a sequence, at most RUN of them, for one channel. WIDTH: a.batch.d_k + 1,
 // or 0 for any; a token shift has 2.
 template <int WIDTH, int RUN>
-static __device__ __forceinline__ void conv_run(
+CUDA_INLINE void conv_run(
         const conv_cuda_args & a, const cuda_seq & seq, int64_t begin, int64_t end, int c) {
     const cuda_batch & b = a.batch;
     const float        bias = a.bias != nullptr ? a.bias[c] : 0.0f;

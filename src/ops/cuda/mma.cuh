@@ -28,22 +28,21 @@ struct mma_split {
 // hi is rounded to nearest with integer arithmetic; the conversion instruction has an eighth of the
 // speed. lo is F32: a tensor core ignores its last 13 bits, and at most one of them is set, worth
 // 2⁻²³ of x. The carry may turn the hi of a NaN into zero or infinity; its lo is NaN.
-static __device__ __forceinline__ mma_split mma_split_of(float x) {
+CUDA_INLINE mma_split mma_split_of(float x) {
     mma_split s;
     s.hi = ((uint32_t) __float_as_int(x) + 0x1000u) & 0xFFFFE000u;
     s.lo = (uint32_t) __float_as_int(x - __int_as_float((int) s.hi));
     return s;
 }
 
-static __device__ __forceinline__ void mma_split_four(const float x[4], mma_split s[4]) {
+CUDA_INLINE void mma_split_four(const float x[4], mma_split s[4]) {
     UNROLL for (int i = 0; i < 4; ++i) {
         s[i] = mma_split_of(x[i]);
     }
 }
 
 // c += a·b, one tensor-core instruction, executed by all 32 lanes.
-static __device__ __forceinline__ void mma_tf32(
-        float c[4], const uint32_t a[4], const uint32_t b[2]) {
+CUDA_INLINE void mma_tf32(float c[4], const uint32_t a[4], const uint32_t b[2]) {
 #if !defined(__CUDACC__)
     cuda_emu::mma_m16n8k8_tf32(c, a, b, __LINE__);
 #elif __CUDA_ARCH__ >= 800
@@ -57,8 +56,7 @@ static __device__ __forceinline__ void mma_tf32(
 }
 
 // c += a·b in F32
-static __device__ __forceinline__ void mma_add(
-        float c[4], const mma_split a[4], const mma_split b[2]) {
+CUDA_INLINE void mma_add(float c[4], const mma_split a[4], const mma_split b[2]) {
     const uint32_t a_hi[4] = { a[0].hi, a[1].hi, a[2].hi, a[3].hi };
     const uint32_t a_lo[4] = { a[0].lo, a[1].lo, a[2].lo, a[3].lo };
     const uint32_t b_hi[2] = { b[0].hi, b[1].hi };

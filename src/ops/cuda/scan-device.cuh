@@ -6,6 +6,8 @@
 
 #include <stdint.h>
 
+#define CUDA_INLINE       static __device__ __forceinline__
+
 // UNROLL for (…): completely, or n times
 #define UNROLL            _Pragma("unroll")
 #define UNROLL_BY(n)      UNROLL_TEXT(unroll n)
@@ -13,7 +15,7 @@
 
 // Waits for the earlier kernels of the stream. ggml-cuda lets a kernel begin before they end
 // (programmatic dependent launch), so every kernel here calls this first.
-static __device__ __forceinline__ void cuda_wait() {
+CUDA_INLINE void cuda_wait() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
@@ -27,8 +29,7 @@ struct cuda_rows {
     bool          aligned; // every row starts at a multiple of 16 bytes and is made of such pieces
 };
 
-static __device__ __forceinline__ const float * cuda_row(
-        const cuda_rows & x, int h, int64_t factor, int64_t t) {
+CUDA_INLINE const float * cuda_row(const cuda_rows & x, int h, int64_t factor, int64_t t) {
     return x.data + (h / x.share) * x.head + factor * x.factor + t * x.token;
 }
 
@@ -57,7 +58,7 @@ struct cuda_seq {
 
 // Reads sequence s. Returns false if a slot or a token is out of range; such a sequence must not be
 // computed.
-static __device__ __forceinline__ bool cuda_seq_get(const cuda_batch & b, int s, cuda_seq * seq) {
+CUDA_INLINE bool cuda_seq_get(const cuda_batch & b, int s, cuda_seq * seq) {
     const int32_t * id = b.ids + (int64_t) s * (4 + b.n_snap);
     seq->slot_in = id[0];
     seq->slot_out = id[1];
@@ -76,26 +77,25 @@ static __device__ __forceinline__ bool cuda_seq_get(const cuda_batch & b, int s,
 
 // True if this kernel computes a sequence; ok: the result of cuda_seq_get. One out of range belongs
 // to the kernel with min_count 0, which writes NaN.
-static __device__ __forceinline__ bool cuda_seq_is_mine(
-        const cuda_batch & b, const cuda_seq & seq, bool ok) {
+CUDA_INLINE bool cuda_seq_is_mine(const cuda_batch & b, const cuda_seq & seq, bool ok) {
     return ok ? seq.count >= b.min_count && seq.count <= b.max_count : b.min_count == 0;
 }
 
 // Two adjacent floats; the address is a multiple of 8 bytes.
-static __device__ __forceinline__ float2 cuda_load_pair(const float * from) {
+CUDA_INLINE float2 cuda_load_pair(const float * from) {
 #if !defined(__CUDACC__)
     cuda_emu::check_aligned(from, 8);
 #endif
     return *(const float2 *) from;
 }
 // Four of them; a multiple of 16 bytes.
-static __device__ __forceinline__ float4 cuda_load_four(const float * from) {
+CUDA_INLINE float4 cuda_load_four(const float * from) {
 #if !defined(__CUDACC__)
     cuda_emu::check_aligned(from, 16);
 #endif
     return *(const float4 *) from;
 }
-static __device__ __forceinline__ void cuda_store_pair(float * to, float x, float y) {
+CUDA_INLINE void cuda_store_pair(float * to, float x, float y) {
 #if !defined(__CUDACC__)
     cuda_emu::check_aligned(to, 8);
 #endif
@@ -103,8 +103,7 @@ static __device__ __forceinline__ void cuda_store_pair(float * to, float x, floa
 }
 
 // Writes the first n of two adjacent columns of a state or of the output.
-static __device__ __forceinline__ void cuda_put_pair(
-        const cuda_batch & b, float * to, int n, float x, float y) {
+CUDA_INLINE void cuda_put_pair(const cuda_batch & b, float * to, int n, float x, float y) {
     if (b.aligned) {
         if (n > 0) {
             cuda_store_pair(to, x, y);
@@ -120,14 +119,13 @@ static __device__ __forceinline__ void cuda_put_pair(
 }
 
 // The slot for the state after `done` tokens of the sequence; -1: none.
-static __device__ __forceinline__ int cuda_slot_after(
-        const cuda_batch & b, const cuda_seq & seq, int64_t done) {
+CUDA_INLINE int cuda_slot_after(const cuda_batch & b, const cuda_seq & seq, int64_t done) {
     const int64_t back = seq.count - done; // tokens before the end
     return back == 0 ? seq.slot_out : back <= b.n_snap ? seq.snaps[back - 1] : -1;
 }
 
 // The state of head h in a slot.
-static __device__ __forceinline__ float * cuda_head(const cuda_batch & b, int64_t slot, int h) {
+CUDA_INLINE float * cuda_head(const cuda_batch & b, int64_t slot, int h) {
     return b.state + slot * b.slot_stride + h * b.head_size;
 }
 
@@ -135,8 +133,7 @@ static __device__ __forceinline__ float * cuda_head(const cuda_batch & b, int64_
 // returns its sequence and sets `piece`, its number there; returns −1 if there are fewer. All lanes
 // of a warp call this; each looks at one sequence of 32.
 template <typename Count>
-static __device__ __forceinline__ int cuda_find_piece(
-        int n_seqs, int index, int * piece, Count && count) {
+CUDA_INLINE int cuda_find_piece(int n_seqs, int index, int * piece, Count && count) {
     const int lane = (int) threadIdx.x % 32;
     for (int s0 = 0; s0 < n_seqs; s0 += 32) {
         const int n = s0 + lane < n_seqs ? count(s0 + lane) : 0;
@@ -161,8 +158,8 @@ static __device__ __forceinline__ int cuda_find_piece(
 
 // The output of a sequence that is out of range: NaN for each of its tokens that exists, in columns
 // [begin, end) of head h.
-static __device__ __forceinline__ void cuda_fill_nan(const cuda_batch & b, const cuda_seq & seq,
-        int h, int begin, int end, float * out, int thread, int n_threads) {
+CUDA_INLINE void cuda_fill_nan(const cuda_batch & b, const cuda_seq & seq, int h, int begin,
+        int end, float * out, int thread, int n_threads) {
     const int64_t first = seq.first < 0 ? 0 : seq.first;
     const int64_t last = seq.first + seq.count < b.n_tokens ? seq.first + seq.count : b.n_tokens;
     for (int64_t t = first; t < last; ++t) {
@@ -176,7 +173,7 @@ static __device__ __forceinline__ void cuda_fill_nan(const cuda_batch & b, const
 // is compiled with -use_fast_math, which replaces expf by an approximation whose error grows with
 // |x|.
 //     x = n ln 2 + r, |r| ≤ ln 2 / 2;   exp(x) = 2ⁿ (1 + r + r²/2! + … + r⁷/7!)
-static __device__ __forceinline__ float cuda_exp(float x) {
+CUDA_INLINE float cuda_exp(float x) {
     if (!(x > -104.0f)) {
         return x <= -104.0f ? 0.0f : x; // NaN stays NaN
     }
@@ -256,7 +253,7 @@ template <int DK> struct cuda_tile {
         y[1] = pair.y;
     }
     // from row i − 1 of this lane to row i, in floats
-    static __device__ __forceinline__ int64_t next_row(const cuda_batch & b, int i) {
+    CUDA_INLINE int64_t next_row(const cuda_batch & b, int i) {
         return (int64_t) (i % 4 == 0 ? 4 * ROW_LANES - 3 : 1) * b.d_v;
     }
     // true if every row is in the state and this lane can access its two columns together
@@ -305,7 +302,7 @@ template <int DK> struct cuda_tile {
     }
 
     // sum over the lanes that share a column; each of them gets the sum
-    static __device__ __forceinline__ float sum_rows(float x) {
+    CUDA_INLINE float sum_rows(float x) {
         UNROLL for (int lanes = COL_LANES; lanes < 32; lanes *= 2) {
             x += __shfl_xor_sync(0xFFFFFFFF, x, lanes);
         }
@@ -390,7 +387,7 @@ template <int DK> struct cuda_tile {
 // Copies between two calls of cuda_copy_commit are a group.
 
 // Starts to copy one float. Without `there`, writes zero and does not read `from`; this pads rows.
-static __device__ __forceinline__ void cuda_copy(float * to, const float * from, bool there) {
+CUDA_INLINE void cuda_copy(float * to, const float * from, bool there) {
 #if !defined(__CUDACC__)
     cuda_emu::copy_async(to, from, 4, there);
 #elif __CUDA_ARCH__ >= 800
@@ -404,7 +401,7 @@ static __device__ __forceinline__ void cuda_copy(float * to, const float * from,
 }
 
 // The same for four floats. Both addresses are multiples of 16 bytes.
-static __device__ __forceinline__ void cuda_copy_four(float4 * to, const float * from, bool there) {
+CUDA_INLINE void cuda_copy_four(float4 * to, const float * from, bool there) {
 #if !defined(__CUDACC__)
     cuda_emu::copy_async((float *) to, from, 16, there);
 #elif __CUDA_ARCH__ >= 800
@@ -417,7 +414,7 @@ static __device__ __forceinline__ void cuda_copy_four(float4 * to, const float *
 #endif
 }
 
-static __device__ __forceinline__ void cuda_copy_commit() {
+CUDA_INLINE void cuda_copy_commit() {
 #if !defined(__CUDACC__)
     cuda_emu::copy_commit();
 #elif __CUDA_ARCH__ >= 800
@@ -427,7 +424,7 @@ static __device__ __forceinline__ void cuda_copy_commit() {
 
 // Waits for the copies of this thread, except for the KEEP groups committed last. Copies of other
 // threads are visible after a barrier.
-template <int KEEP> static __device__ __forceinline__ void cuda_copy_wait() {
+template <int KEEP> CUDA_INLINE void cuda_copy_wait() {
 #if !defined(__CUDACC__)
     cuda_emu::copy_wait(KEEP);
 #elif __CUDA_ARCH__ >= 800
@@ -438,8 +435,7 @@ template <int KEEP> static __device__ __forceinline__ void cuda_copy_wait() {
 // Copies the first n elements of a row, padded with zeros to `padded`, with the lanes of a warp.
 // aligned: cuda_rows.aligned of its tensor. MAX: the most that `padded` can be.
 template <int MAX>
-static __device__ __forceinline__ void cuda_copy_row(
-        float4 * to, const float * from, int n, int padded, bool aligned) {
+CUDA_INLINE void cuda_copy_row(float4 * to, const float * from, int n, int padded, bool aligned) {
     const int lane = (int) threadIdx.x % 32;
     if (aligned) {
         UNROLL for (int x = 0; x < (MAX + 127) / 128; ++x) {

@@ -31,7 +31,7 @@ struct signed_cuda_args {
     float *       mlstm; // [3][heads][tokens]: f', i' and the divisor of y
 };
 
-static __device__ __forceinline__ float signed_decay(float dt, float A, bool two_exp_m1) {
+CUDA_INLINE float signed_decay(float dt, float A, bool two_exp_m1) {
     const float e = cuda_exp(dt * A);
     return two_exp_m1 ? fmaf(2.0f, e, -1.0f) : e;
 }
@@ -233,8 +233,7 @@ enum { NORM_THREADS = 128, NORM_TOKENS = 16 };
 // One token of the running maximum. Both exponents are in double. f' makes up for the rounding of
 // m'; otherwise S·eᵐ would drift. In F32 a difference of 30 would give i' a relative error of 1e-6,
 // and a state that began with m = 0 and has seen only small inputs consists of nothing else.
-static __device__ __forceinline__ void mlstm_gates(
-        float log_f, float log_i, float * m, float * f, float * in) {
+CUDA_INLINE void mlstm_gates(float log_f, float log_i, float * m, float * f, float * in) {
     const float m_new = fmaxf(log_f + *m, log_i);
     *f = (float) exp((double) log_f + (double) *m - (double) m_new);
     *in = (float) exp((double) log_i - (double) m_new);
@@ -242,7 +241,7 @@ static __device__ __forceinline__ void mlstm_gates(
 }
 
 // Halves the tokens of a lane and doubles the lanes that are summed: 2·HALF values become HALF
-template <int HALF> static __device__ __forceinline__ void mlstm_fold(float x[NORM_TOKENS]) {
+template <int HALF> CUDA_INLINE void mlstm_fold(float x[NORM_TOKENS]) {
     const bool upper = ((int) threadIdx.x & 2 * HALF) != 0;
     UNROLL for (int t = 0; t < HALF; ++t) {
         const float mine = upper ? x[t + HALF] : x[t];
@@ -252,7 +251,7 @@ template <int HALF> static __device__ __forceinline__ void mlstm_fold(float x[NO
 }
 
 // Sums x[t] over the lanes of a warp; lane l gets the sum of token l / 2. 16 sums take 16 shuffles.
-static __device__ __forceinline__ float mlstm_sum(float x[NORM_TOKENS]) {
+CUDA_INLINE float mlstm_sum(float x[NORM_TOKENS]) {
     static_assert(NORM_TOKENS == 16, "two lanes per token");
     mlstm_fold<8>(x);
     mlstm_fold<4>(x);

@@ -2,7 +2,6 @@
 // file, immediates become registers that are set before the kernel begins.
 
 #include "kit/ptx/ptx-opcodes.h"
-#include "kit/ptx/ptx-parse.h"
 #include "kit/ptx/ptx.h"
 
 #include <cstring>

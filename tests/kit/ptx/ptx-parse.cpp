@@ -1,4 +1,4 @@
-#include "kit/ptx/ptx-parse.h"
+#include "kit/ptx/ptx.h"
 
 #include <cstdlib>
 #include <cstring>

@@ -39,9 +39,7 @@ static bool supports(const struct ggml_tensor * dst) {
     return !product_is_few(dst);
 }
 
-//
-// Transposition
-//
+// ---- Transposition ------------------------------------------------------------------------------
 
 #if VEC == 16
 #    define INTERLEAVE_LO 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
@@ -124,9 +122,7 @@ static void prepare(const struct product * p, char * out, int64_t i, int64_t n) 
     }
 }
 
-//
-// The product of ROWS rows of a part and a tile
-//
+// ---- The product of ROWS rows of a part and a tile ----------------------------------------------
 
 // sums[r, c] (+)= Σ_k part[r, k] tile[k, c]        c < n_vecs·VEC
 SIMD_INLINE void multiply_rows(
@@ -172,9 +168,7 @@ static void multiply_tile(const float * part, const float * tile, int64_t n, int
     }
 }
 
-//
-// Slices
-//
+// ---- Slices -------------------------------------------------------------------------------------
 
 // sums [MAX_WIDTH, MAX_ROWS] → y
 static void store(const float * sums, const struct product_part * p) {

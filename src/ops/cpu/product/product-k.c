@@ -37,9 +37,7 @@ struct format {
     int  run;    // vectors of fours whose products are added before they are scaled
 };
 
-//
-// Vectors of rows
-//
+// ---- Vectors of rows ----------------------------------------------------------------------------
 
 #    if PRODUCT_VNNI
 
@@ -141,9 +139,7 @@ struct row_block {
     rows_f m[VECS]; // −m
 };
 
-//
-// Columns
-//
+// ---- Columns ------------------------------------------------------------------------------------
 
 // Rounds blocks of 256 numbers to multiples of e = max |x| / 127. e is NaN if a number is not
 // finite.
@@ -174,9 +170,7 @@ static void round_blocks(
     }
 }
 
-//
-// Rows: vector v of a block, of rows that begin at p
-//
+// ---- Rows: vector v of a block, of rows that begin at p -----------------------------------------
 
 // The packing of Q4_K and Q5_K: d and m in F16, 8 scales and 8 minima of 6 bits
 SIMD_INLINE void unpack_scales(const char * const p[HEIGHT], int v, struct row_block * out) {
@@ -280,9 +274,7 @@ static void unpack_iq4_xs(const char * const p[HEIGHT], int v, struct row_block 
 }
 #    endif
 
-//
-// Products
-//
+// ---- Products -----------------------------------------------------------------------------------
 
 // sums[.., c] += … of a block and n columns
 SIMD_INLINE void multiply_columns(const struct row_block * w, const struct column_block * x, int n,

@@ -51,9 +51,7 @@ SIMD_INLINE int offset_of(enum ggml_type type) {
     }
 }
 
-//
-// Columns
-//
+// ---- Columns ------------------------------------------------------------------------------------
 
 static void round_blocks(
         enum ggml_type type, const float * x, int64_t n, char * out, int64_t stride) {
@@ -70,9 +68,7 @@ static void round_blocks(
     }
 }
 
-//
-// Products
-//
+// ---- Products -----------------------------------------------------------------------------------
 
 // Block b of the rows → w[i]: weights 4 i … 4 i + 3 of each row, plus the offset of the type
 SIMD_INLINE void unpack(

@@ -13,9 +13,7 @@
 #    define GGML_COMMON_DECL_C
 #    include "ggml-common.h"
 
-//
-// Vectors of both rows
-//
+// ---- Vectors of both rows -----------------------------------------------------------------------
 
 #    if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__) && \
             defined(__AVX512VNNI__)
@@ -135,9 +133,7 @@ SIMD_INLINE both both_load(const void * a, const void * b) {
     return both_set(_mm256_loadu_si256(a), _mm256_loadu_si256(b));
 }
 
-//
-// Products
-//
+// ---- Products -----------------------------------------------------------------------------------
 
 // Sums of the four numbers of each row of n vectors: [v[0], v[1], …] of row 0, then of row 1
 SIMD_INLINE __m256i sum_rows(const __m256i v[ROWS_TILE], int n) {

@@ -19,9 +19,7 @@
 
 #include "ggml-cpu-impl.h"
 
-//
-// Which kernel
-//
+// ---- Which kernel -------------------------------------------------------------------------------
 
 static bool supports_any(const struct ggml_tensor * dst) {
     (void) dst;
@@ -139,9 +137,7 @@ struct product_matrix product_matrix_of(const struct product * p, int64_t m) {
     };
 }
 
-//
-// Experts
-//
+// ---- Experts ------------------------------------------------------------------------------------
 
 // Bytes for the experts that have columns, the places and numbers of the columns, and counters
 static size_t experts_size(const struct product * p) {
@@ -194,9 +190,7 @@ static void find_experts(const struct product_kernel * kernel, struct product * 
     }
 }
 
-//
-// Columns
-//
+// ---- Columns ------------------------------------------------------------------------------------
 
 // The blocks of a column
 struct blocks {
@@ -251,9 +245,7 @@ static void prepare(const struct product_kernel * kernel, const struct product *
     }
 }
 
-//
-// Rows
-//
+// ---- Rows ---------------------------------------------------------------------------------------
 
 // Rows r … r + n_rows and columns c … c + n_columns of a matrix
 static struct product_part part_of(const struct product_kernel * kernel, const struct product * p,
@@ -392,9 +384,7 @@ static void multiply_shared(const struct product_kernel * kernel, struct product
     }
 }
 
-//
-// Glue
-//
+// ---- Glue ---------------------------------------------------------------------------------------
 
 size_t ggml_lrnn_cpu_mul_mat_work_size(const struct ggml_tensor * dst, int n_threads) {
     const struct product_kernel * kernel =

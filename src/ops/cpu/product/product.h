@@ -12,7 +12,7 @@
 //     y[r, i, t] = Σ_k w[r, k, ids[i, t]] x[k, i mod n, t]     w [K, R, X], x [K, n, T], ids [k, T]
 //
 // and the columns of an expert are prepared side by side. One kernel computes them, however many
-// there are, so the bits of a token do not depend on the others.
+// there are, so the result of a token does not depend on the others.
 //
 // Words: a strip is the rows that a kernel multiplies together, a slice the rows that a thread
 // takes at once.
@@ -109,11 +109,11 @@ struct product_kernel {
     const char * name;
     uint64_t     types;                               // of w: bits 1 << GGML_TYPE_…
     bool (*supports)(const struct ggml_tensor * dst); // a MUL_MAT
-    bool experts; // a column has the same bits among any number of columns: MUL_MAT_ID, too
+    bool experts; // also MUL_MAT_ID: a column does not depend on the others in its product
 
     // How the columns are prepared; all fields may be 0, for a kernel that reads x. Either a column
     // is rounded block by block, or `prepare` writes share i of n of all columns, of all matrices.
-    int64_t block;      // numbers of a block of a column
+    int64_t block;      // length of a block of a column
     size_t  block_size; // bytes of a rounded block
     bool    by_block;   // block b of all columns, then block b + 1, …; otherwise column by column
     void (*round)(enum ggml_type type, const float * x, int64_t n, char * out,
