@@ -245,6 +245,21 @@ static bool read_word(struct reader * s, const char * word) {
     return true;
 }
 
+// After an item of an array or object: a comma, or the end, which sets *is_end.
+static bool read_separator(struct reader * s, char close, bool * is_end) {
+    skip_space(s);
+    const int c = peek(s);
+    if (c != ',' && c != close) {
+        return fail(s, close == ']' ? "expected ',' or ']'" : "expected ',' or '}'");
+    }
+    s->p++;
+    *is_end = c == close;
+    if (!*is_end) { // white space after the end is no part of the value
+        skip_space(s);
+    }
+    return true;
+}
+
 static enum json_kind read_value(struct reader * s, uint32_t active, int depth);
 
 static bool read_array(struct reader * s, int depth) {
@@ -254,21 +269,12 @@ static bool read_array(struct reader * s, int depth) {
         s->p++;
         return true;
     }
-    for (;;) {
-        if (read_value(s, 0, depth + 1) == JSON_MISSING) { // paths do not enter arrays
+    for (bool is_end = false; !is_end;) { // paths do not enter arrays
+        if (read_value(s, 0, depth + 1) == JSON_MISSING || !read_separator(s, ']', &is_end)) {
             return false;
         }
-        skip_space(s);
-        const int c = peek(s);
-        if (c != ',' && c != ']') {
-            return fail(s, "expected ',' or ']'");
-        }
-        s->p++;
-        if (c == ']') {
-            return true;
-        }
-        skip_space(s);
     }
+    return true;
 }
 
 // active: bit i is set if the first `depth` parts of path i lead to this object.
@@ -279,7 +285,7 @@ static bool read_object(struct reader * s, uint32_t active, int depth) {
         s->p++;
         return true;
     }
-    for (;;) {
+    for (bool is_end = false; !is_end;) {
         struct json_value key = { JSON_STRING, s->p, 0 };
         if (peek(s) != '"') {
             return fail(s, "expected a key in quotes");
@@ -316,17 +322,11 @@ static bool read_object(struct reader * s, uint32_t active, int depth) {
             }
         }
 
-        skip_space(s);
-        const int c = peek(s);
-        if (c != ',' && c != '}') {
-            return fail(s, "expected ',' or '}'");
+        if (!read_separator(s, '}', &is_end)) {
+            return false;
         }
-        s->p++;
-        if (c == '}') {
-            return true;
-        }
-        skip_space(s);
     }
+    return true;
 }
 
 static enum json_kind read_value(struct reader * s, uint32_t active, int depth) {

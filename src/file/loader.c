@@ -199,31 +199,34 @@ bool loader_divisor(
     return !l->failed;
 }
 
-// Allocates memory for the elements of an array and sets *n to their number; NULL and 0 if there is
-// no array.
-static void * alloc_array(struct loader * l, enum key_status status, const struct lrnn_error * why,
-        const struct model_key * array, size_t size, size_t * n) {
+// Finds an array and allocates memory for its elements; NULL and 0 if there is none.
+static void * get_array(struct loader * l, const char * key, enum lrnn_key_kind kind, double min,
+        double max, size_t size, const struct model_key ** array, size_t * n) {
+    struct lrnn_error why;
+    enum key_status   status = KEY_ABSENT;
     *n = 0;
-    if (!has_value(l, status, false, why)) {
+    if (!l->failed) {
+        status = kind == LRNN_KEY_INT
+                         ? model_file_ints(l->file, key, (int64_t) min, (int64_t) max, array, &why)
+                 : kind == LRNN_KEY_FLOAT ? model_file_floats(l->file, key, min, max, array, &why)
+                                          : model_file_texts(l->file, key, array, &why);
+    }
+    if (l->failed || !has_value(l, status, false, &why)) {
         return NULL;
     }
-    void * elements = malloc((array->n + 1) * size); // + 1: never empty, so that NULL is an error
+    void * elements =
+            malloc(((*array)->n + 1) * size); // + 1: never empty, so that NULL is an error
     if (elements == NULL) {
-        loader_no_memory(l, array->n, "elements of an array");
+        loader_no_memory(l, (*array)->n, "elements of an array");
         return NULL;
     }
-    *n = array->n;
+    *n = (*array)->n;
     return elements;
 }
 
 struct slice * loader_strings(struct loader * l, const char * key, size_t * n) {
-    const struct model_key * array = NULL;
-    struct lrnn_error        why;
-    enum key_status          status = KEY_ABSENT;
-    if (!l->failed) {
-        status = model_file_texts(l->file, key, &array, &why);
-    }
-    struct slice * strings = alloc_array(l, status, &why, array, sizeof(*strings), n);
+    const struct model_key * array;
+    struct slice * strings = get_array(l, key, LRNN_KEY_STRING, 0, 0, sizeof(*strings), &array, n);
     for (size_t i = 0; i < *n; ++i) {
         strings[i] = model_key_text(array, i);
     }
@@ -231,13 +234,8 @@ struct slice * loader_strings(struct loader * l, const char * key, size_t * n) {
 }
 
 int32_t * loader_ints(struct loader * l, const char * key, int32_t min, int32_t max, size_t * n) {
-    const struct model_key * array = NULL;
-    struct lrnn_error        why;
-    enum key_status          status = KEY_ABSENT;
-    if (!l->failed) {
-        status = model_file_ints(l->file, key, min, max, &array, &why);
-    }
-    int32_t * ints = alloc_array(l, status, &why, array, sizeof(*ints), n);
+    const struct model_key * array;
+    int32_t * ints = get_array(l, key, LRNN_KEY_INT, min, max, sizeof(*ints), &array, n);
     for (size_t i = 0; i < *n; ++i) {
         ints[i] = (int32_t) model_key_int(array, i);
     }
@@ -245,13 +243,9 @@ int32_t * loader_ints(struct loader * l, const char * key, int32_t min, int32_t 
 }
 
 float * loader_floats(struct loader * l, const char * key, float min, float max, size_t * n) {
-    const struct model_key * array = NULL;
-    struct lrnn_error        why;
-    enum key_status          status = KEY_ABSENT;
-    if (!l->failed) {
-        status = model_file_floats(l->file, key, (double) min, (double) max, &array, &why);
-    }
-    float * floats = alloc_array(l, status, &why, array, sizeof(*floats), n);
+    const struct model_key * array;
+    float *                  floats = get_array(
+            l, key, LRNN_KEY_FLOAT, (double) min, (double) max, sizeof(*floats), &array, n);
     for (size_t i = 0; i < *n; ++i) {
         floats[i] = (float) model_key_float(array, i);
     }

@@ -235,33 +235,31 @@ static enum key_status bad(const struct model_file * f, const char * key, struct
     return KEY_BAD;
 }
 
-enum kind { KIND_INT, KIND_FLOAT, KIND_BOOL, KIND_TEXT };
-
-static enum kind kind_of(enum gguf_type type) {
-    switch (type) {
+enum lrnn_key_kind model_key_kind(const struct model_key * key) {
+    switch (key->type) {
         case GGUF_TYPE_FLOAT32:
-        case GGUF_TYPE_FLOAT64: return KIND_FLOAT;
-        case GGUF_TYPE_BOOL: return KIND_BOOL;
-        case GGUF_TYPE_STRING: return KIND_TEXT;
-        default: return KIND_INT; // GGUF_TYPE_ARRAY is never the type of a value or element
+        case GGUF_TYPE_FLOAT64: return LRNN_KEY_FLOAT;
+        case GGUF_TYPE_BOOL: return LRNN_KEY_BOOL;
+        case GGUF_TYPE_STRING: return LRNN_KEY_STRING;
+        default: return LRNN_KEY_INT; // GGUF_TYPE_ARRAY is never the type of a value or element
     }
 }
 
 // Finds a scalar or an array of the kind.
-static enum key_status find(const struct model_file * f, const char * key, enum kind kind,
+static enum key_status find(const struct model_file * f, const char * key, enum lrnn_key_kind kind,
         bool is_array, const struct model_key ** out, struct lrnn_error * err) {
     static const char * const EXPECTED[][2] = {
-        [KIND_INT] = { "an integer", "an array of integers" },
-        [KIND_FLOAT] = { "f32 or f64", "an array of f32 or f64" },
-        [KIND_BOOL] = { "bool", "an array of bool" },
-        [KIND_TEXT] = { "string", "an array of string" },
+        [LRNN_KEY_INT] = { "an integer", "an array of integers" },
+        [LRNN_KEY_FLOAT] = { "f32 or f64", "an array of f32 or f64" },
+        [LRNN_KEY_BOOL] = { "bool", "an array of bool" },
+        [LRNN_KEY_STRING] = { "string", "an array of string" },
     };
     const struct model_key * k = model_file_find_key(f, key);
     if (k == NULL) {
         bad(f, key, err, "is missing; expected %s", EXPECTED[kind][is_array]);
         return KEY_ABSENT;
     }
-    if (kind_of(k->type) != kind || k->is_array != is_array) {
+    if (model_key_kind(k) != kind || k->is_array != is_array) {
         return bad(f, key, err, "is %s%s; expected %s", k->is_array ? "an array of " : "of type ",
                 gguf_index_type_name(k->type), EXPECTED[kind][is_array]);
     }
@@ -279,7 +277,7 @@ static enum key_status bad_element(const struct model_file * f, const char * key
 static enum key_status find_ints(const struct model_file * f, const char * key, bool is_array,
         int64_t min, int64_t max, const struct model_key ** out, struct lrnn_error * err) {
     const struct model_key * k = NULL;
-    const enum key_status    status = find(f, key, KIND_INT, is_array, &k, err);
+    const enum key_status    status = find(f, key, LRNN_KEY_INT, is_array, &k, err);
     if (status != KEY_OK) {
         return status;
     }
@@ -305,7 +303,7 @@ static enum key_status find_ints(const struct model_file * f, const char * key, 
 static enum key_status find_floats(const struct model_file * f, const char * key, bool is_array,
         double min, double max, const struct model_key ** out, struct lrnn_error * err) {
     const struct model_key * k = NULL;
-    const enum key_status    status = find(f, key, KIND_FLOAT, is_array, &k, err);
+    const enum key_status    status = find(f, key, LRNN_KEY_FLOAT, is_array, &k, err);
     if (status != KEY_OK) {
         return status;
     }
@@ -333,12 +331,12 @@ enum key_status model_file_floats(const struct model_file * f, const char * key,
 
 enum key_status model_file_bools(const struct model_file * f, const char * key,
         const struct model_key ** array, struct lrnn_error * err) {
-    return find(f, key, KIND_BOOL, true, array, err);
+    return find(f, key, LRNN_KEY_BOOL, true, array, err);
 }
 
 enum key_status model_file_texts(const struct model_file * f, const char * key,
         const struct model_key ** array, struct lrnn_error * err) {
-    return find(f, key, KIND_TEXT, true, array, err);
+    return find(f, key, LRNN_KEY_STRING, true, array, err);
 }
 
 enum key_status model_file_int(const struct model_file * f, const char * key, int64_t min,
@@ -364,7 +362,7 @@ enum key_status model_file_float(const struct model_file * f, const char * key, 
 enum key_status model_file_bool(
         const struct model_file * f, const char * key, bool * value, struct lrnn_error * err) {
     const struct model_key * k = NULL;
-    const enum key_status    status = find(f, key, KIND_BOOL, false, &k, err);
+    const enum key_status    status = find(f, key, LRNN_KEY_BOOL, false, &k, err);
     if (status == KEY_OK) {
         *value = model_key_bool(k, 0);
     }
@@ -374,7 +372,7 @@ enum key_status model_file_bool(
 enum key_status model_file_text(const struct model_file * f, const char * key, struct slice * value,
         struct lrnn_error * err) {
     const struct model_key * k = NULL;
-    const enum key_status    status = find(f, key, KIND_TEXT, false, &k, err);
+    const enum key_status    status = find(f, key, LRNN_KEY_STRING, false, &k, err);
     if (status == KEY_OK) {
         *value = model_key_text(k, 0);
     }

@@ -104,6 +104,8 @@ enum key_status model_file_bools(const struct model_file * f, const char * key,
 enum key_status model_file_texts(const struct model_file * f, const char * key,
         const struct model_key ** array, struct lrnn_error * err);
 
+enum lrnn_key_kind model_key_kind(const struct model_key * key); // of its value or elements
+
 // Element i of an array, or element 0 of a scalar, in constant time. Returns 0, 0.0, false or ""
 // if the type differs or i is out of range.
 int64_t model_key_int(const struct model_key * key, size_t i); // u64 above INT64_MAX: INT64_MAX

@@ -40,16 +40,6 @@ const char * lrnn_model_get_string(
     return text.data;
 }
 
-static enum lrnn_key_kind kind_of_key(enum gguf_type type) {
-    switch (type) {
-        case GGUF_TYPE_FLOAT32:
-        case GGUF_TYPE_FLOAT64: return LRNN_KEY_FLOAT;
-        case GGUF_TYPE_BOOL: return LRNN_KEY_BOOL;
-        case GGUF_TYPE_STRING: return LRNN_KEY_STRING;
-        default: return LRNN_KEY_INT;
-    }
-}
-
 bool lrnn_model_get_key(
         const struct lrnn_model * model, int64_t i, int64_t j, struct lrnn_key_info * info) {
     if (i < 0 || (uint64_t) i >= model_file_n_keys(model->file)) {
@@ -60,7 +50,7 @@ bool lrnn_model_get_key(
     const struct slice       text = model_key_text(key, at);
 
     *info = (struct lrnn_key_info) {
-        .kind = kind_of_key(key->type),
+        .kind = model_key_kind(key),
         .is_array = key->is_array,
         .n = (int64_t) key->n,
         .integer = key->type == GGUF_TYPE_BOOL ? model_key_bool(key, at) : model_key_int(key, at),

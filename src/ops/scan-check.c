@@ -188,7 +188,7 @@ static bool check_rows(const char * name, const struct ggml_tensor * x, enum row
     return ok;
 }
 
-static const char * src_name(const struct ggml_tensor * op, int i) {
+const char * ggml_scan_src_name(const struct ggml_tensor * op, int i) {
     static const char * const householder[] = { "state", "ids", "q", "k", "v", "beta", "gate", "r",
         "w" };
     static const char * const conv[] = { "state", "ids", "x", "weight", "bias" };
@@ -240,11 +240,12 @@ bool ggml_scan_check_values(const struct ggml_tensor * op, int checks, struct lr
                                                            (plain_gate && i == SIGNED_SRC_GATE));
         const bool unit = householder && i == HOUSEHOLDER_SRC_K && (checks & GGML_SCAN_CHECK_KEYS);
 
-        if ((beta || gate || unit || finite) && !check_rows(src_name(op, i), x, src_rows(op, i),
-                                                        beta   ? &BETA
-                                                        : gate ? &GATE
-                                                               : &FINITE,
-                                                        unit, err)) {
+        if ((beta || gate || unit || finite) &&
+                !check_rows(ggml_scan_src_name(op, i), x, src_rows(op, i),
+                        beta   ? &BETA
+                        : gate ? &GATE
+                               : &FINITE,
+                        unit, err)) {
             return false;
         }
     }

@@ -58,6 +58,9 @@ struct scan_params { // stored in op_params, at most 64 bytes
 
 GGML_API struct scan_params ggml_scan_params_get(const struct ggml_tensor * op);
 
+// The name of source i in lrnn-ops.h: "q", "beta", "log_f", …
+GGML_API const char * ggml_scan_src_name(const struct ggml_tensor * op, int i);
+
 // The sizes of a scan, taken from its sources.
 struct scan_dims {
     int64_t d_k, d_v;

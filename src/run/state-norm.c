@@ -5,13 +5,11 @@
 
 // Σ x² over n floats, possibly on a device.
 static double sum_of_squares(const struct ggml_tensor * tensor, size_t offset, int64_t n) {
-    float  block[1 << 14];
+    enum { BLOCK = 1 << 14 };
+    float  block[BLOCK];
     double sum = 0.0;
-    for (int64_t at = 0; at < n; at += (int64_t) (sizeof(block) / sizeof(block[0]))) {
-        const int64_t left = n - at;
-        const int64_t count = left < (int64_t) (sizeof(block) / sizeof(block[0]))
-                                      ? left
-                                      : (int64_t) (sizeof(block) / sizeof(block[0]));
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        const int64_t count = n - at < BLOCK ? n - at : BLOCK;
         ggml_backend_tensor_get(tensor, block, offset + (size_t) at * sizeof(float),
                 (size_t) count * sizeof(float));
         for (int64_t i = 0; i < count; ++i) {

@@ -191,45 +191,24 @@ static const float * values(struct trace * w, const struct ggml_tensor * t, int 
     return copy;
 }
 
-// The names of the sources of an op; NULL: not part of a trace.
-static const char * const HOUSEHOLDER_NAMES[GGML_MAX_SRC] = {
-    [HOUSEHOLDER_SRC_Q] = "q",
-    [HOUSEHOLDER_SRC_K] = "k",
-    [HOUSEHOLDER_SRC_V] = "v",
-    [HOUSEHOLDER_SRC_BETA] = "beta",
-    [HOUSEHOLDER_SRC_GATE] = "gate",
-    [HOUSEHOLDER_SRC_R] = "r",
-    [HOUSEHOLDER_SRC_W] = "w",
-};
-
-static enum lrnn_transition name_signed(
-        const struct scan_params * p, const char * names[GGML_MAX_SRC]) {
-    names[SIGNED_SRC_C] = "c";
-    names[SIGNED_SRC_B] = "b";
-    names[SIGNED_SRC_X] = "x";
-    switch ((enum signed_scan_kind) p->kind) {
+static enum lrnn_transition transition_of(
+        const struct ggml_tensor * op, const struct scan_params * p) {
+    if (op->op == GGML_OP_HOUSEHOLDER_SCAN) {
+        return op->src[HOUSEHOLDER_SRC_R] != NULL ? LRNN_TRANSITION_RANK_ONE
+                                                  : LRNN_TRANSITION_HOUSEHOLDER;
+    }
+    switch (p->kind) {
         case SIGNED_SCAN_ELEMENT:
         case SIGNED_SCAN_SCALAR:
-            names[SIGNED_SRC_GATE] = "dt";
-            names[SIGNED_SRC_AUX] = "A";
             return p->form == GGML_SIGNED_SCAN_TWO_EXP_M1 ? LRNN_TRANSITION_TWO_EXP_M1
                                                           : LRNN_TRANSITION_EXP;
-        case SIGNED_SCAN_MLSTM:
-            names[SIGNED_SRC_GATE] = "log_f";
-            names[SIGNED_SRC_AUX] = "log_i";
-            return LRNN_TRANSITION_MLSTM;
-        case SIGNED_SCAN_NONE:
-        case SIGNED_SCAN_HEAD:
-        case SIGNED_SCAN_CHANNEL: break;
+        case SIGNED_SCAN_MLSTM: return LRNN_TRANSITION_MLSTM;
+        default: return LRNN_TRANSITION_GATE;
     }
-    names[SIGNED_SRC_GATE] = "gate";
-    names[SIGNED_SRC_AUX] = "bonus";
-    return LRNN_TRANSITION_GATE;
 }
 
-// Describes the state and the transition of a scan. Returns the name of its result.
-static const char * describe_scan(const struct ggml_tensor * op, struct lrnn_trace_event * event,
-        const char * names[GGML_MAX_SRC]) {
+// Describes the state and the transition of a scan.
+static void describe_scan(const struct ggml_tensor * op, struct lrnn_trace_event * event) {
     const struct scan_params p = ggml_scan_params_get(op);
     const struct scan_dims   d = ggml_scan_dims_get(op);
     event->n_head = d.n_head;
@@ -237,20 +216,22 @@ static const char * describe_scan(const struct ggml_tensor * op, struct lrnn_tra
     event->d_v = d.d_v;
     event->scale = p.scale;
     event->eps = p.eps;
-    if (op->op == GGML_OP_SIGNED_SCAN) {
-        event->transition = name_signed(&p, names);
-        return "y";
+    event->transition = transition_of(op, &p);
+}
+
+// The name of source i in an event, or of the result; NULL: not part of it.
+static const char * name_of(const struct traced_node * node, int i) {
+    if (node->weight != NULL) {
+        return i == 1 ? "x" : NULL;
     }
-    memcpy(names, HOUSEHOLDER_NAMES, sizeof(HOUSEHOLDER_NAMES));
-    event->transition = op->src[HOUSEHOLDER_SRC_R] != NULL ? LRNN_TRANSITION_RANK_ONE
-                                                           : LRNN_TRANSITION_HOUSEHOLDER;
-    return "o";
+    if (i == GGML_MAX_SRC) {
+        return node->op->op == GGML_OP_SIGNED_SCAN ? "y" : "o";
+    }
+    return i > SCAN_SRC_IDS && node->op->src[i] != NULL ? ggml_scan_src_name(node->op, i) : NULL;
 }
 
 static void send(struct trace * t, const struct traced_node * node) {
     const struct ggml_tensor * op = node->op;
-    const char *               names[GGML_MAX_SRC] = { NULL };
-    const char *               result = NULL;
     struct lrnn_trace_tensor   tensors[TENSORS_MAX];
     struct lrnn_trace_event    event = {
            .layer = node->layer,
@@ -261,13 +242,12 @@ static void send(struct trace * t, const struct traced_node * node) {
     };
     if (node->weight != NULL) {
         event.weight = node->weight->name;
-        names[1] = "x";
     } else {
-        result = describe_scan(op, &event, names);
+        describe_scan(op, &event);
     }
     for (int i = 0; i <= GGML_MAX_SRC; ++i) { // the sources, then the result
         const struct ggml_tensor * from = i < GGML_MAX_SRC ? op->src[i] : op;
-        const char *               name = i < GGML_MAX_SRC ? names[i] : result;
+        const char *               name = name_of(node, i);
         if (from == NULL || name == NULL) {
             continue;
         }
