@@ -254,8 +254,7 @@ LRNN_API double lrnn_seq_state_norm(
 
 enum lrnn_trace_kind {
     LRNN_TRACE_MATRICES = 1 << 0, // inputs "x" [columns of the weight, tokens] of weight matrices
-    LRNN_TRACE_SCANS =
-            1 << 1, // inputs and output of linear recurrences, [width, heads, factors, T]
+    LRNN_TRACE_SCANS = 1 << 1,    // tensors of linear recurrences [width, heads, factors, tokens]
 };
 
 // The transition of a recurrence, and the names of its tensors as in lrnn-ops.h.
