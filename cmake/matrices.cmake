@@ -6,7 +6,7 @@
 file(STRINGS "${TABLE}" lines ENCODING UTF-8)
 set(text "")
 foreach (line IN LISTS lines)
-    if (line MATCHES "^[a-z0-9_]+$")
+    if (line MATCHES "^[a-z0-9_.]+$")
         string(APPEND text "\"${line}\",\n")
     elseif (NOT line MATCHES "^(#|$)")
         message(FATAL_ERROR "${TABLE}: '${line}' is not the name of a tensor")

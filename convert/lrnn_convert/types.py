@@ -25,7 +25,7 @@ TYPES = {
     "q8_0": Type(GGMLQuantizationType.Q8_0, LlamaFileType.MOSTLY_Q8_0),
 }
 
-_NAME = re.compile(r"(?:blk\.\d+\.)?(\w+)\.weight")
+_NAME = re.compile(r"(?:blk\.\d+\.)?([\w.]+)\.weight")
 
 
 def _read_matrices() -> frozenset[str]:

@@ -97,6 +97,11 @@ DEFAULTS = {
         "attention_bias": False, "moe_renormalize": True, "num_expert_group": 8, "topk_group": 4,
         "routed_scaling_factor": 2.5, "kda_lower_bound": -5.0, "kda_safe_gate": True,
         "rope_theta": 6_000_000.0}),
+    "lfm2": ("transformers.Lfm2Config", {
+        "norm_eps": 1e-5, "conv_bias": False, "tie_word_embeddings": True}),
+    "lfm2_moe": ("transformers.Lfm2MoeConfig", {
+        "norm_eps": 1e-5, "conv_bias": False, "tie_word_embeddings": True, "norm_topk_prob": True,
+        "use_expert_bias": True, "routed_scaling_factor": 1.0}),
     "granitemoehybrid": ("transformers.GraniteMoeHybridConfig", HF | {
         "attention_bias": False, "attention_multiplier": 1.0, "embedding_multiplier": 1.0,
         "residual_multiplier": 1.0, "logits_scaling": 1.0, "mamba_n_groups": 1,
@@ -138,13 +143,16 @@ SIZES = """
     shared_intermediate_size ssm_state_size use_conv_bias mlp_expansion_factor kv_lora_rank
     q_lora_rank qk_head_dim qk_nope_head_dim qk_rope_head_dim v_head_dim linear_head_dim
     linear_num_heads short_conv_kernel_size first_k_dense_replace mlp_layer_types
-    num_shared_experts linear_attn_config layer_group_size
+    num_shared_experts linear_attn_config layer_group_size block_auto_adjust_ff_dim block_dim
+    block_ff_dim block_ffn_dim_multiplier block_multiple_of block_use_swiglu conv_L_cache conv_dim
+    conv_dim_out full_attn_idxs num_dense_layers
 """.split()                                # the tensors have them
 TRAINING = """
     time_step_scale time_step_min time_step_max time_step_init_scheme time_step_floor
     rescale_prenorm_residual dt_scale dt_min dt_max dt_init_scheme dt_init_floor conv_init
     A_init_range init_method router_aux_loss_coef linear_a_log_max linear_a_log_min
-    linear_dt_init_floor linear_dt_max linear_dt_min
+    linear_dt_init_floor linear_dt_max linear_dt_min block_mlp_init_scale block_out_init_scale
+    block_use_xavier_init conv_use_xavier_init
 """.split()                                # initial values
 KERNELS = """
     residual_in_fp32 use_mambapy use_falcon_mambapy use_associative_scan fused_add_norm chunk_size
@@ -168,7 +176,7 @@ OTHER = """
     gated_attention_proj_granularity_type mla_use_nope model_max_length moe_layer_freq
     moe_router_activation_func moe_router_enable_expert_bias mtp_loss_scaling_factor no_kda_lora
     num_experts_per_token num_mtp_layers rope_interleave score_function use_bias use_grouped_topk
-    use_qkv_bias
+    use_qkv_bias block_norm_eps theta tie_embedding use_pos_enc
 """.split()
 REQUIRED = {"num_attention_heads", "layer_types", "rope_parameters"}   # an error names them
 
@@ -232,6 +240,8 @@ CHECKPOINTS = {
     "qwen3_next": lambda: tiny.qwen3next(H=16, HV=32, K=2, heads=16, KV=2, hd=8),
     "kimi_linear": tiny.kimi_linear,
     "bailing_hybrid": lambda: tiny.bailingmoe3(X=16),
+    "lfm2": tiny.lfm2,
+    "lfm2_moe": tiny.lfm2moe,
     "granitemoehybrid": tiny.granitehybrid,
     "nemotron_h": lambda: tiny.nemotron_h(H=8, G=8),
     "falcon_h1": lambda: tiny.falcon_h1(G=1, norm=False),
@@ -250,6 +260,8 @@ KEEP = {"olmo_hybrid": ("num_attention_heads", "layer_types", "rope_parameters")
         "qwen3_next": ("layer_types", "num_experts", "num_experts_per_tok"),
         "kimi_linear": ("num_attention_heads", "num_experts", "num_experts_per_token"),
         "bailing_hybrid": ("num_attention_heads", "num_experts", "num_experts_per_tok"),
+        "lfm2": ("num_attention_heads", "layer_types"),
+        "lfm2_moe": ("num_attention_heads", "layer_types", "num_experts", "num_experts_per_tok"),
         "granitemoehybrid": ("num_attention_heads", "layer_types"),
         "nemotron_h": ("num_attention_heads", "layers_block_type"),
         "falcon_h1": ("num_attention_heads",),
@@ -311,6 +323,9 @@ CONSTANTS = {
                     "kimi-linear.leading_dense_block_count": 1,
                     "kimi-linear.expert_group_count": None},
     "falcon_h1": {"falcon-h1.rope.freq_base": 10000.0},
+    "lfm2": {"lfm2.rope.freq_base": 1e6, "lfm2.attention.head_count_kv": [0, 1],
+             "lfm2.shortconv.l_cache": 3},
+    "lfm2_moe": {"lfm2moe.leading_dense_block_count": 1, "lfm2moe.expert_gating_func": 2},
 }
 
 
@@ -334,7 +349,7 @@ def test_every_optional_key_has_a_default():
     modules = {families.mlstm: ["mlstm"], families.olmo_hybrid: ["olmo_hybrid"],
                families.qwen35: ["qwen3_5_text", "qwen3_5_moe_text", "qwen3_next"],
                families.bailingmoe3: ["bailing_hybrid"],
-               families.granitehybrid: ["granitemoehybrid"],
+               families.granitehybrid: ["granitemoehybrid"], families.lfm2: ["lfm2", "lfm2_moe"],
                families.transformer: ["transformer of fla", "llama", "mistral", "qwen2", "qwen3"],
                families.rwkv6: ["rwkv6 of fla"], families.rwkv7: ["rwkv7 of fla"],
                families.mamba: ["mamba", "mamba of fla", "falcon_mamba"],

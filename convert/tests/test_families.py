@@ -632,6 +632,9 @@ def refusals(make, *cases):
               ({"linear_attn_config": {"full_attn_layers": [1]}}, "full_attn_layers"),
               ({"linear_attn_config": {"new": 1}},), ({"qk_rope_head_dim": 3},),
               ({"num_experts_per_token": 4}, "expected at most num_experts, 3")),
+    *refusals(tiny.lfm2, ({"layer_types": ["conv", "conv"]}, "no layer is attention"),
+              ({"conv_bias": True},), ({"rope_parameters": {"rope_type": "yarn"}},)),
+    *refusals(tiny.lfm2moe, ({"num_dense_layers": 0},), ({"use_expert_bias": False},)),
     *refusals(tiny.bailingmoe3, ({"rope_parameters": {"rope_type": "yarn"}},),
               ({"kda_safe_gate": False},), ({"n_group": 3},)),
 ])
@@ -764,3 +767,14 @@ def test_xlstm_refusals(bench, change, text):
     config, t = tiny.xlstm()
     code, err = bench.refuse(config | change, t)
     assert code == 4 and text in err
+
+
+def test_lfm2(bench):
+    config, t = tiny.lfm2moe()
+    f = bench.convert(config, t)
+    assert f.kv["general.architecture"] == "lfm2moe"
+    assert same(f.data["token_embd_norm.weight"], t["model.embedding_norm.weight"])
+    assert same(f.data["blk.0.shortconv.conv.weight"], t["model.layers.0.conv.conv.weight"][:, 0])
+    assert same(f.data["blk.0.ffn_up.weight"], t["model.layers.0.feed_forward.w3.weight"])
+    assert same(f.data["blk.1.attn_output.weight"], t["model.layers.1.self_attn.out_proj.weight"])
+    assert f.ne["blk.1.ffn_gate_exps.weight"] == [D, 5, 3]

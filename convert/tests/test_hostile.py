@@ -169,7 +169,8 @@ USED = ("model_type", "hidden_size", "num_hidden_layers", "tie_word_embeddings",
 
 
 # families that share the module of another
-MODULES = {"qwen35moe": "qwen35", "qwen3next": "qwen35", "nemotron_h_moe": "nemotron_h"}
+MODULES = {"qwen35moe": "qwen35", "qwen3next": "qwen35", "nemotron_h_moe": "nemotron_h",
+           "lfm2moe": "lfm2"}
 
 
 def keys_of(kind):

@@ -529,6 +529,34 @@ def nemotron_h(heads=2, KV=1, hd=4, F=12, **sizes):
             "num_key_value_heads": KV, "head_dim": hd, "tie_word_embeddings": False}, randoms(s)
 
 
+def lfm2(heads=2, KV=1, hd=4, F=12, W=3, X=0, FX=5):
+    """X > 0: the second layer is a mixture."""
+    mlp = {"w1.weight": (F, D), "w3.weight": (F, D), "w2.weight": (D, F)}
+    names = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
+    stacked = {n.replace(old, new): x for n, x in experts(X, FX).items()
+               for old, new in names.items() if old in n}
+    sparse = {**with_prefix("experts.", stacked), "gate.weight": (X, D), "expert_bias": (X,)}
+    full = {n.replace("o_proj", "out_proj"): x for n, x in attention(heads, KV, hd).items()}
+    mixers = [with_prefix("conv.", {"in_proj.weight": (3 * D, D), "conv.weight": (D, 1, W),
+                                    "out_proj.weight": (D, D)}),
+              with_prefix("self_attn.", {**full, "q_layernorm.weight": (hd,),
+                                         "k_layernorm.weight": (hd,)})]
+    s = {"model.embed_tokens.weight": (V, D), "model.embedding_norm.weight": (D,)}
+    for i, mixer in enumerate(mixers):
+        s |= with_prefix(f"model.layers.{i}.", {
+            "operator_norm.weight": (D,), "ffn_norm.weight": (D,), **mixer,
+            **with_prefix("feed_forward.", sparse if X and i else mlp)})
+    config = {"model_type": "lfm2_moe" if X else "lfm2", "hidden_size": D, "num_hidden_layers": 2,
+              "layer_types": ["conv", "full_attention"], "num_attention_heads": heads,
+              "num_key_value_heads": KV, "norm_eps": 1e-5, "tie_word_embeddings": True}
+    more = {"num_experts": X, "num_experts_per_tok": 2, "num_dense_layers": 1}
+    return config | (more if X else {}), randoms(s)
+
+
+def lfm2moe(X=3, **sizes):
+    return lfm2(X=X, **sizes)
+
+
 def falcon_h1(heads=2, KV=1, hd=4, F=12, norm=True, **sizes):
     layer = {"input_layernorm.weight": (D,), "pre_ff_layernorm.weight": (D,),
              **with_prefix("mamba.", mamba2_mixer(**sizes)),

@@ -27,6 +27,8 @@
     X(hgrn2)               \
     X(kda)                 \
     X(kimi_linear)         \
+    X(lfm2)                \
+    X(lfm2moe)             \
     X(mamba)               \
     X(mamba2)              \
     X(mlstm)               \
@@ -70,11 +72,12 @@ struct family {
     const struct family * mixer;
 
     // In files of llama.cpp: what layer il has, if layers differ; features of their attention; and
-    // the name of the norm before the MLP, NULL: "ffn_norm.weight".
+    // the names of the norm before the MLP, NULL: "ffn_norm.weight", and of the last one.
     void (*layer_kind)(struct loader * l, int32_t il, struct layer * layer);
     int          attention; // bits of enum attention_feature
     int          router;    // of mixtures: bits of enum router_feature
     const char * ffn_norm;
+    const char * output_norm; // NULL: "output_norm.weight"
 };
 
 #define FAMILY_DECLARE(name) extern const struct family family_##name;
@@ -94,6 +97,10 @@ void family_names(bool llama_cpp, char * text, size_t size);
 
 // What the layers of a model have, before their tensors are read.
 bool layer_kinds_load(struct loader * l);
+
+// In files of llama.cpp: a layer with key heads is attention, others are recurrent. The first
+// layers have an MLP, the others experts if there are any.
+void layer_kind_by_heads(struct loader * l, int32_t il, struct layer * layer);
 
 bool layer_load(struct loader * l, int32_t il, struct layer * layer);
 

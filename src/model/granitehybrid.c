@@ -7,14 +7,9 @@
 
 #include "model/families.h"
 
-// Layers without key heads are recurrent.
 static void layer_kind(struct loader * l, int32_t il, struct layer * layer) {
-    const char * heads = loader_key(l, "attention.head_count_kv");
+    layer_kind_by_heads(l, il, layer);
     const char * rope = loader_key(l, "rope.scaling.finetuned");
-    layer->attention = loader_int_at(l, heads, (size_t) il, 0, 4096, -1) > 0;
-    layer->recurrent = !layer->attention;
-    const bool experts = loader_int_or(l, loader_key(l, "expert_count"), 0, 65536, 0) > 0;
-    layer->ffn = experts ? FFN_SWIGLU_EXPERTS : FFN_SWIGLU;
     if (layer->attention && loader_bool_or(l, rope, true)) {
         loader_fail(l, "key '%s' is not false; expected attention without RoPE", rope);
     }

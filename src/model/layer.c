@@ -57,6 +57,16 @@ static bool load_listed_kinds(struct loader * l) {
     return !l->failed;
 }
 
+void layer_kind_by_heads(struct loader * l, int32_t il, struct layer * layer) {
+    const char *  heads = loader_key(l, "attention.head_count_kv");
+    const char *  dense = loader_key(l, "leading_dense_block_count");
+    const int64_t experts = loader_int_or(l, loader_key(l, "expert_count"), 0, 65536, 0);
+    layer->attention = loader_int_at(l, heads, (size_t) il, 0, 4096, -1) > 0;
+    layer->recurrent = !layer->attention;
+    layer->ffn = experts > 0 && il >= loader_int_or(l, dense, 0, 4096, 0) ? FFN_SWIGLU_EXPERTS
+                                                                          : FFN_SWIGLU;
+}
+
 bool layer_kinds_load(struct loader * l) {
     const struct family * family = l->model->family;
     const struct family * mixer = family_mixer(family);

@@ -128,10 +128,13 @@ static bool load_globals(struct loader * l) {
                 "token_embd.weight",
                 (long long) said, (long long) V);
     }
-    model->embd_norm =
-            loader_tensor_1d(l, -1, "token_embd_norm.weight", TENSOR_F32 | TENSOR_OPTIONAL, D);
-    model->embd_norm_b =
-            loader_tensor_1d(l, -1, "token_embd_norm.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
+    const char * last = model->family->output_norm; // its name may be that of the embedding's norm
+    if (last == NULL) {
+        model->embd_norm =
+                loader_tensor_1d(l, -1, "token_embd_norm.weight", TENSOR_F32 | TENSOR_OPTIONAL, D);
+        model->embd_norm_b =
+                loader_tensor_1d(l, -1, "token_embd_norm.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
+    }
 
     l->device = model->output_device;
     model->output = loader_tensor_2d(l, -1, "output.weight", TENSOR_OPTIONAL, D, V);
@@ -141,7 +144,8 @@ static bool load_globals(struct loader * l) {
                                                  l, -1, "token_embd.weight", TENSOR_REQUIRED, D, V);
     }
     if (model->final_norm) {
-        model->output_norm = loader_tensor_1d(l, -1, "output_norm.weight", TENSOR_F32, D);
+        model->output_norm =
+                loader_tensor_1d(l, -1, last != NULL ? last : "output_norm.weight", TENSOR_F32, D);
         model->output_norm_b =
                 loader_tensor_1d(l, -1, "output_norm.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
     }

@@ -227,12 +227,12 @@ def draw(name: str, shape: tuple[int, ...], tied: bool, normal, uniform) -> torc
         return 1.0 + 0.25*normal()
     if "embed" in name:
         return 1.0/math.sqrt(shape[-1])*normal() if tied else normal()
-    if "conv1d" in name:
+    if "conv1d" in name or name.endswith("conv.conv.weight"):
         return 0.5*normal()
     if leaf == "bias":
         return 0.3*normal()
     if name.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight", "proj_down.weight",
-                      "ffn.value.weight", "output_linear.weight")):
+                      "ffn.value.weight", "output_linear.weight", "w2.weight")):
         return 0.5/math.sqrt(shape[-1])*normal()           # a layer must not dominate its input
     if matrix:
         return 1.0/math.sqrt(shape[-1])*normal()
@@ -312,6 +312,8 @@ FALCON_H1 = ATTENTION | dict(
     attention_in_multiplier=1.2, attention_out_multiplier=0.8, key_multiplier=0.7,
     ssm_in_multiplier=1.1, ssm_out_multiplier=0.6, ssm_multipliers=[0.5, 0.7, 1.2, 0.9, 1.1],
     mlp_multipliers=[0.9, 0.7], embedding_multiplier=1.6, lm_head_multiplier=0.9)
+LFM2 = ATTENTION | dict(norm_eps=1e-2, layer_types=["conv", "full_attention"],
+                        tie_word_embeddings=True)
 LLAMA3_ROPE = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0,
                    high_freq_factor=4.0, original_max_position_embeddings=16)
 HYBRID = dict(layers=[1], num_heads=4, num_kv_heads=2, qkv_bias=True, window_size=11,
@@ -373,6 +375,11 @@ MODELS = {
         "KimiLinear", **LATENT, linear_head_dim=8, linear_num_heads=2, rms_norm_eps=1e-2),
     "bailingmoe3": lambda: from_transformers("BailingHybrid", **LING),
     "bailingmoe3_q": lambda: with_compressed_q(from_transformers("BailingHybrid", **LING), 6),
+    "lfm2": lambda: from_transformers("Lfm2", **LFM2, intermediate_size=12,
+                                      block_auto_adjust_ff_dim=False),
+    "lfm2moe": lambda: from_transformers(
+        "Lfm2Moe", **LFM2, intermediate_size=12, num_dense_layers=1, num_experts=6,
+        num_experts_per_tok=3, moe_intermediate_size=8, routed_scaling_factor=1.5),
     "falcon_h1": lambda: from_transformers(
         "FalconH1", **FALCON_H1, mamba_rms_norm=False, tie_word_embeddings=True),
     "falcon_h1_norm": lambda: from_transformers(
@@ -427,7 +434,8 @@ OPTIONS = {"mamba_neg": SIGNED_OPTION}
 # Offsets of seeds. Without them, the key or output of a head nearly vanishes for some token, and
 # rounding alone moves the logits or an input of a matrix by more than 1e-5, or matrices in BF16 the
 # logits by an NMSE of 5e-4.
-REDRAWN = {"bailingmoe3": 10, "delta_net_neg_noconv_gate": 1, "nemotron_h_moe": 20, "qwen35": 1}
+REDRAWN = {"bailingmoe3": 10, "delta_net_neg_noconv_gate": 1, "lfm2moe": 4, "nemotron_h_moe": 20,
+           "qwen35": 1}
 
 # Drawn again until no choice of an expert is close: quantized weights must be an approximation of
 # the model. The other mixtures are so with their first seed.

@@ -252,8 +252,8 @@ static const struct {
 
 // True for operands of matrix products. The other two-dimensional tensors must be F32.
 static bool is_matrix(const struct ggml_tensor * x) {
-    static const char * const others[] = { "conv1d", "norm", "ssm_a", "ssm_d", "time_mix_first",
-        "gate_inp", "time_mix_lerp_fused", "mlstm_", "slstm_" };
+    static const char * const others[] = { "conv1d", "shortconv.conv", "norm", "ssm_a", "ssm_d",
+        "time_mix_first", "gate_inp", "time_mix_lerp_fused", "mlstm_", "slstm_" };
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); ++i) {
         const char * at = strstr(x->name, others[i]);
         if (at != NULL && at[strlen(others[i])] != 't') { // ssm_d, not ssm_dt

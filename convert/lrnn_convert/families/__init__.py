@@ -14,12 +14,12 @@ from ..checkpoint import Checkpoint
 from ..errors import ModelError, shown
 from ..model import Model
 from . import (bailingmoe3, delta_net, falcon_h1, gated_delta_net, gated_delta_product, gla,
-               granitehybrid, hgrn2, kda, kimi_linear, mamba, mamba2, mlstm, nemotron_h,
-               olmo_hybrid, qwen35, retnet, rwkv6, rwkv7, transformer, xlstm)
+               granitehybrid, hgrn2, kda, kimi_linear, lfm2, mamba, mamba2, mlstm,
+               nemotron_h, olmo_hybrid, qwen35, retnet, rwkv6, rwkv7, transformer, xlstm)
 
 MODULES = (delta_net, gated_delta_net, olmo_hybrid, qwen35, gated_delta_product, kda, kimi_linear,
-           bailingmoe3, mamba, mamba2, granitehybrid, nemotron_h, falcon_h1, gla, retnet, hgrn2,
-           rwkv6, rwkv7, mlstm, xlstm, transformer)
+           bailingmoe3, lfm2, mamba, mamba2, granitehybrid, nemotron_h, falcon_h1, gla, retnet,
+           hgrn2, rwkv6, rwkv7, mlstm, xlstm, transformer)
 
 FAMILIES = {family.name: family for module in MODULES
             for family in (module.FAMILY, *getattr(module, "ALSO", ()))}

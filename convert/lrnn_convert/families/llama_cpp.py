@@ -48,14 +48,14 @@ class HybridAttention:
         return HybridAttention(heads, kv, length)
 
     def write_layer(self, m: Model, dst: str, src: str, width: int, q: float = 1.0, k: float = 1.0,
-                    v: float = 1.0, out: float = 1.0) -> None:
+                    v: float = 1.0, out: float = 1.0, output: str = "o_proj.weight") -> None:
         """q, k, v, out: multipliers that become part of the weights."""
         n, n_kv = self.heads * self.length, self.kv * self.length
         m.rows(dst, src, [
             ("attn_q.weight",      "q_proj.weight", (n, width),    scaled(q)),
             ("attn_k.weight",      "k_proj.weight", (n_kv, width), scaled(k)),
             ("attn_v.weight",      "v_proj.weight", (n_kv, width), scaled(v)),
-            ("attn_output.weight", "o_proj.weight", (width, n),    scaled(out)),
+            ("attn_output.weight", output,          (width, n),    scaled(out)),
         ])
 
     def write_keys(self, m: Model, arch: str, attends: list[bool] | None = None) -> None:
