@@ -40,8 +40,14 @@ if (LRNN_PROGRAMS)
     install(TARGETS ${LRNN_PROGRAMS})
 endif()
 
+# A wheel: this installation is a folder of the Python package lrnn, and pip makes the commands.
+if (SKBUILD)
+    install(FILES examples/python/lrnn.py DESTINATION . RENAME __init__.py)
+    install(FILES examples/python/programs.py DESTINATION .)
+endif()
+
 # lrnn-convert: the package, and a launcher that finds Python when it runs
-if (LRNN_CONVERTER)
+if (LRNN_CONVERTER AND NOT SKBUILD)
     set(convert_dir "${CMAKE_INSTALL_DATADIR}/lrnn/convert")
     file(RELATIVE_PATH bin_to_convert
         "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_DATADIR}/lrnn/convert")
@@ -65,7 +71,8 @@ endif()
 install(FILES src/lrnn.h src/ops/lrnn-ops.h DESTINATION "${include_dir}")
 install(DIRECTORY "${LRNN_GGML_COPY}/include/" DESTINATION "${include_dir}"
     FILES_MATCHING PATTERN "*.h")
-if (BUILD_SHARED_LIBS) # lrnn.py finds the library from here; any version of Python can import it
+# lrnn.py finds the library from here; any version of Python can import it
+if (BUILD_SHARED_LIBS AND NOT SKBUILD)
     install(FILES examples/python/lrnn.py DESTINATION "${CMAKE_INSTALL_DATADIR}/lrnn/python")
 endif()
 set(license_dir "${CMAKE_INSTALL_DATADIR}/licenses/lrnn")
@@ -101,3 +108,17 @@ if (NOT BUILD_SHARED_LIBS)
 endif()
 configure_file(cmake/lrnn.pc.in lrnn.pc @ONLY)
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/lrnn.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+
+# cpack: a .deb and a .tar.gz. Both contain code for the CPU that GGML_NATIVE asks for: configure
+# with the preset package for every x86-64 CPU with AVX2.
+set(CPACK_GENERATOR                 TGZ DEB)
+set(CPACK_PACKAGE_CONTACT           "the lrnn project")
+set(CPACK_PACKAGE_FILE_NAME         "lrnn-${PROJECT_VERSION}-${CMAKE_SYSTEM_PROCESSOR}")
+set(CPACK_PACKAGING_INSTALL_PREFIX  "/usr")
+set(CPACK_RESOURCE_FILE_LICENSE     "${PROJECT_SOURCE_DIR}/LICENSE")
+set(CPACK_STRIP_FILES               ON)
+set(CPACK_DEBIAN_PACKAGE_SECTION    science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS  ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS "${PROJECT_BINARY_DIR}/lib")
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "python3 (>= 3.11), python3-numpy")
+include(CPack)

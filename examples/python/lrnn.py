@@ -309,6 +309,8 @@ def _candidates():
     here = Path(__file__).resolve().parent
     if here.parts[-2:] == ("examples", "python"):
         yield here.parents[1] / "build" / "lib" / name
+    elif here.name == "lrnn":              # the package of a wheel
+        yield here / "lib" / name
     else:                                  # PREFIX/share/lrnn/python
         for pattern in (f"lib*/{name}", f"lib/*/{name}"):
             yield from here.parents[2].glob(pattern)
@@ -877,3 +879,6 @@ class Generation(_Object):
         self.prompt(prompt, parse_special=parse_special)
         while self.finish is None:
             yield self.step().text
+
+
+__version__ = version()
