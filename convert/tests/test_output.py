@@ -12,8 +12,8 @@ from gguf import quants
 
 from lrnn_convert.types import MATRICES
 
-F32_ALWAYS = re.compile(r"norm|bias|conv1d|gate_inp|lerp|"
-                        r"ssm_(a|d|x|dt|beta|alpha|f|f_a|f_b|igate|fgate|lower_bound)\b|"
+F32_ALWAYS = re.compile(r"norm|bias|conv1d|conv\.conv|gate_inp|lerp|[ms]lstm_|"
+                        r"ssm_(a|d|x|dt|beta|alpha|ba|f|f_a|f_b|igate|fgate|skip|lower_bound)\b|"
                         r"time_mix_(first|decay.*|ln|k_k|k_a|r_k|[wavg][012])\b")
 
 
@@ -30,7 +30,7 @@ def test_every_matrix_of_the_list_exists(bench):
     found = set()
     for family in tiny.families():
         tensors = bench.convert(*tiny.make(family)).data
-        found |= {n.removesuffix(".weight").split(".")[-1] for n in tensors}
+        found |= {re.sub(r"^blk\.\d+\.", "", n).removesuffix(".weight") for n in tensors}
     assert MATRICES - {"ffn_gate_up_exps"} <= found        # that one is only in files of llama.cpp
 
 

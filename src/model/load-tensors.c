@@ -162,6 +162,8 @@ int32_t loader_state(struct loader * l, struct layer * layer, int64_t size) {
 void loader_recurrence(struct loader * l, struct layer * layer, int64_t n_head, int64_t d_k,
         int64_t d_v, int64_t extra) {
     loader_state(l, layer, n_head * (d_k * d_v + extra));
+    layer->n_head = n_head;
+    layer->matrix_size = d_k * d_v;
     l->model->info.n_head = n_head;
     l->model->info.d_k = d_k;
     l->model->info.d_v = d_v;

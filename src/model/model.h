@@ -40,6 +40,7 @@ struct layer {
 
     int32_t n_states;
     int64_t state_size[LAYER_STATES_MAX]; // floats of one slot
+    int64_t n_head, matrix_size;          // of the recurrence: heads, floats of the matrix of one
     int64_t cache_k, cache_v;             // values of one token; v 0: k contains it
     int64_t cache_head;                   // values of one head, or a divisor of both lengths
 };

@@ -26,14 +26,15 @@ double lrnn_seq_state_norm(const struct lrnn_session * session, int32_t seq, int
     for (int32_t il = 0; il < model->n_layer; ++il) {
         size_t                     offset;
         const struct ggml_tensor * state = session_seq_state(session, seq, il, &offset);
-        if (state == NULL) {
+        if (state == NULL || model->layers[il].n_head == 0) { // LFM2 has only convolutions
             continue;
         }
         // The matrix of a head comes first; mLSTM stores n and m after it.
-        const size_t head = state->nb[1] / (size_t) model->info.n_head;
-        for (int64_t h = 0; h < model->info.n_head; ++h) {
-            const double norm = sqrt(sum_of_squares(
-                    state, offset + (size_t) h * head, model->info.d_k * model->info.d_v));
+        const struct layer * l = &model->layers[il];
+        const size_t         head = state->nb[1] / (size_t) l->n_head;
+        for (int64_t h = 0; h < l->n_head; ++h) {
+            const double norm =
+                    sqrt(sum_of_squares(state, offset + (size_t) h * head, l->matrix_size));
             if (*layer < 0 || (!isnan(largest) && !(norm <= largest))) { // NaN exceeds everything
                 largest = norm;
                 *layer = il;

@@ -172,6 +172,7 @@ int main(void) {
         double        eps = 0.0;
         const bool    rms =
                 tensor_of(file, "blk.0.attn_norm.bias") == NULL && norm != NULL &&
+                tensor_of(file, "blk.0.ssm_skip.weight") == NULL && // xLSTM: LayerNorm
                 model_file_float(file, "lrnn.norm_epsilon", 0.0, 1.0, &eps, &err) == KEY_OK;
         static const char * const FIRST[] = { "blk.0.attn_q.weight", "blk.0.ssm_in.weight",
             "blk.0.attn_v.weight", "blk.0.ssm_beta.weight" };

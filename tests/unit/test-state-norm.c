@@ -29,8 +29,7 @@ static struct state_norm get_state_norm(const struct lrnn_session * session, int
 
 // Computes the norm from a state file: the states of each layer, recurrence first, or the keys and
 // values of all tokens.
-// - extra: floats after the matrix of a head
-static struct state_norm norm_from_file(struct lrnn_session * session, int32_t seq, int64_t extra) {
+static struct state_norm norm_from_file(struct lrnn_session * session, int32_t seq) {
     struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     size_t            size = 0;
     test_check(&t, lrnn_seq_save(session, seq, NULL, path, &err), "%s", err.text);
@@ -38,21 +37,26 @@ static struct state_norm norm_from_file(struct lrnn_session * session, int32_t s
     const uint8_t *              p = file + STATE_AT_PIECES;
     const struct lrnn_model *    model = session_model(session);
     const struct lrnn_model_info info = model->info;
-    const int64_t                matrix = info.d_k * info.d_v;
     struct state_norm            most = { .layer = -1 };
     for (int32_t il = 0; il < info.n_layer; ++il) {
-        const bool recurrent = model->layers[il].recurrent;
-        for (int64_t h = 0; h < info.n_head && recurrent; ++h) {
+        const struct layer * layer = &model->layers[il];
+        // mLSTM: a normalizer [d_k] and a maximum after the matrix of a head; xLSTM: d_k = d_v
+        const int64_t head = layer->n_head > 0 ? layer->state_size[0] / layer->n_head : 0;
+        const int64_t d = (int64_t) sqrt((double) head);
+        const int64_t matrix = strcmp(info.family, "mlstm") == 0 ? info.d_k * info.d_v
+                               : head == d * d + d + 1           ? d * d
+                                                                 : head;
+        for (int64_t h = 0; h < layer->n_head && layer->recurrent; ++h) {
             double square = 0.0;
             for (int64_t i = 0; i < matrix; ++i) {
                 float x;
-                memcpy(&x, p + (h * (matrix + extra) + i) * (int64_t) sizeof(x), sizeof(x));
+                memcpy(&x, p + (h * head + i) * (int64_t) sizeof(x), sizeof(x));
                 square += (double) x * (double) x;
             }
             most = sqrt(square) > most.norm ? (struct state_norm) { sqrt(square), il } : most;
         }
-        if (recurrent) {
-            p += info.state_bytes / info.n_layer_recurrent;
+        for (int32_t i = 0; i < layer->n_states && layer->recurrent; ++i) {
+            p += layer->state_size[i] * (int64_t) sizeof(float);
         }
         if (model->layers[il].attention) {
             p += info.cache_bytes / info.n_layer_attention * lrnn_seq_length(session, seq);
@@ -68,23 +72,19 @@ static void test_model(const struct golden * g, struct test_worst * worst) {
     };
     struct lrnn_model *   model = test_load_model(g->path, NULL);
     struct lrnn_session * session = test_session(model, &params);
-    // mLSTM: a normalizer [d_k] and a maximum per head
-    const bool    has_normalizer = strcmp(model->info.family, "mlstm") == 0;
-    const int64_t extra = has_normalizer ? model->info.d_k + 1 : 0;
     test_check(&t, get_state_norm(session, 1).layer == -1, "%s: an empty sequence has a state norm",
             g->name);
     test_eval(session, 0, g->tokens + 1, 3, 0);
-    if (model->info.n_layer_recurrent == 0) {
-        test_check(&t, get_state_norm(session, 0).layer == -1, "%s: attention has a state norm",
-                g->name);
+    if (model->info.n_head == 0) {
+        test_check(&t, get_state_norm(session, 0).layer == -1,
+                "%s: a model without recurrences has a state norm", g->name);
         lrnn_session_free(session);
         lrnn_model_free(model);
         return;
     }
     for (int64_t at = 0, n = 1; at + n <= g->n_tokens; at += n, n = n % 5 + 1) {
         test_eval(session, 1, g->tokens + at, n, 0);
-        const struct state_norm a = get_state_norm(session, 1),
-                                b = norm_from_file(session, 1, extra);
+        const struct state_norm a = get_state_norm(session, 1), b = norm_from_file(session, 1);
         test_bound(&t, worst, fabs(a.norm - b.norm) / b.norm, g->name);
         test_check(&t, a.layer == b.layer && b.norm > 0.0, "%s: layer %d; expected %d", g->name,
                 a.layer, b.layer);
