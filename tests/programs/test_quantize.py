@@ -37,7 +37,7 @@ def test_refusals(lrnn, model):
 def test_every_type(lrnn, model):
     """--dry-run prints what the run then prints, and writes nothing."""
     refusal = lrnn.fail(lrnn.Code.USAGE, "lrnn-quantize", "m.gguf", "q.gguf", "Q3_7")
-    types = re.findall(r"\b(?:Q\w+|B?F\d+)\b", refusal.split("expected")[1])
+    types = re.findall(r"\b(?:Q\w+|B?F\d+)\b", refusal.split("expected")[1].split(";")[0])
     assert len(types) >= 8
     for name in types:
         plan = quantize(lrnn, "m.gguf", f"{name}.gguf", name, "--dry-run").stdout
