@@ -438,7 +438,7 @@ REDRAWN = {"bailingmoe3": 10, "delta_net_neg_noconv_gate": 1, "lfm2moe": 4, "nem
            "qwen35": 1}
 
 # Drawn again until no choice of an expert is close: quantized weights must be an approximation of
-# the model. The other mixtures are so with their first seed.
+# the model. The other mixtures are so with their first seed, or with that of REDRAWN.
 CLEAR_CHOICES = ("nemotron_h_moe", "qwen3next", "kimi_linear", "bailingmoe3", "bailingmoe3_q")
 CLOSE_NMSE = 1e-3
 

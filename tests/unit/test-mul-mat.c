@@ -236,8 +236,8 @@ static void test_columns(struct test * t) {
     }
 }
 
-// A column of Q8_0 and Q4_0 has the bits that it has alone: among up to 32, and among any number if
-// the graph asks for it. So has one of the other types with AVX2.
+// A column of Q8_0 and Q4_0 is bit-identical to the same column computed alone: among up to 32, and
+// among any number if the graph asks for it. So is one of the other types with AVX2.
 static void test_alone(struct test * t) {
     static const enum ggml_type types[] = { GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q5_0,
         GGML_TYPE_IQ4_NL, GGML_TYPE_MXFP4, GGML_TYPE_Q4_K, GGML_TYPE_Q6_K };
