@@ -510,11 +510,17 @@ static const void * ids_get(struct ids * ids, const struct ggml_tensor * x, int 
     return values;
 }
 
-static bool rows_in_range(const struct ggml_tensor * ids, const void * values, int64_t n_rows) {
+// values: the bytes of ids. Its rows may be apart: the best of all experts.
+static bool rows_in_range(const struct ggml_tensor * ids, const char * values, int64_t n_rows) {
     bool ok = true;
     for (int64_t i = 0; ok && i < ggml_nelements(ids); ++i) {
-        const int64_t row = ids->type == GGML_TYPE_I64 ? ((const int64_t *) values)[i]
-                                                       : ((const int32_t *) values)[i];
+        const int64_t r = i / ids->ne[0]; // of the rows
+        const char *  at = values + (size_t) (i % ids->ne[0]) * ids->nb[0] +
+                          (size_t) (r % ids->ne[1]) * ids->nb[1] +
+                          (size_t) (r / ids->ne[1] % ids->ne[2]) * ids->nb[2] +
+                          (size_t) (r / ids->ne[1] / ids->ne[2]) * ids->nb[3];
+        const int64_t row =
+                ids->type == GGML_TYPE_I64 ? *(const int64_t *) at : *(const int32_t *) at;
         ok = row >= 0 && row < n_rows;
     }
     return ok;
@@ -533,7 +539,8 @@ static bool node_ids_ok(
     if (is_argsort(x)) {
         return !ggml_is_scan(op) && (computed_before || computed_ids_ok(graph, x, i_node, n));
     }
-    const void * values = ggml_is_contiguous(x) ? ids_get(ids, x, i_node) : NULL;
+    const void * values =
+            ggml_is_contiguous(x) || !ggml_is_scan(op) ? ids_get(ids, x, i_node) : NULL;
     if (values == NULL) {
         return false;
     }

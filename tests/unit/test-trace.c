@@ -265,7 +265,8 @@ static void test_model(struct test * t, const struct golden * g, struct test_wor
     struct ggml_tensor * W = ggml_get_tensor(ctx, "output.weight");
     W = W != NULL ? W : ggml_get_tensor(ctx, "token_embd.weight");
 
-    int64_t n_linear = info.n_layer_recurrent; // an LSTM has no transition
+    // an LSTM has no transition, a convolution (LFM2) no recurrence
+    int64_t n_linear = info.n_head > 0 ? info.n_layer_recurrent : 0;
     for (struct ggml_tensor * x = ggml_get_first_tensor(ctx); x != NULL;
             x = ggml_get_next_tensor(ctx, x)) {
         n_linear -= strstr(x->name, "slstm_r.weight") != NULL;
