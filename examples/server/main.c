@@ -159,7 +159,6 @@ static enum exit_code run(void * user) {
     };
     enum exit_code code = EXIT_CODE_SYSTEM;
     server.chat = lrnn_chat_new(model, args->chat_format, &server.chat_err);
-    server.grammars = lrnn_grammars_new(model, &server.grammars_err);
     error_hide_folder(&server.chat_err, args->model);
     if (server.chat == NULL && args->chat_format != NULL) {
         program_say("--chat-format: %s", server.chat_err.text);
@@ -167,6 +166,7 @@ static enum exit_code run(void * user) {
         free(name);
         return EXIT_CODE_USAGE;
     }
+    server.grammars = lrnn_grammars_new(model, &server.grammars_err);
     server.scheduler = scheduler_new(&server.params, &err);
     if (server.scheduler == NULL) {
         program_say("%s", err.text);

@@ -10,7 +10,9 @@ void put(struct bytes * b, const void * data, size_t n) {
         b->cap = 2 * (b->n + n) + 256;
         b->data = realloc(b->data, b->cap);
     }
-    memcpy(b->data + b->n, data, n);
+    if (n > 0) { // data may be NULL otherwise
+        memcpy(b->data + b->n, data, n);
+    }
     b->n += n;
 }
 
