@@ -25,8 +25,8 @@ static bool on_cuda_device(const ggml_backend_buffer_t buffer) {
 }
 
 // The kernels support every shape that a builder accepts, if it fits a grid. The LSTM scan has no
-// kernel: its layers run on the CPU. The state must be in the memory of a CUDA device: the scheduler
-// would copy any other state, and the update of the copy would be lost.
+// kernel: its layers run on the CPU. The state must be in the memory of a CUDA device: the
+// scheduler would copy any other state, and the update of the copy would be lost.
 bool ggml_lrnn_cuda_supports_op(const ggml_tensor * op) {
     const ggml_tensor * state = op->src[SCAN_SRC_STATE];
     if (state->view_src != nullptr) {
