@@ -7,7 +7,9 @@ import pytest
 import tiny
 from tiny import D, I, L, V
 
+from lrnn_convert.errors import ConvertError
 from lrnn_convert.families import rwkv7
+from lrnn_convert.readers.config import read_yaml
 
 
 def same(a, b):
@@ -778,3 +780,18 @@ def test_lfm2(bench):
     assert same(f.data["blk.0.ffn_up.weight"], t["model.layers.0.feed_forward.w3.weight"])
     assert same(f.data["blk.1.attn_output.weight"], t["model.layers.1.self_attn.out_proj.weight"])
     assert f.ne["blk.1.ffn_gate_exps.weight"] == [D, 5, 3]
+
+
+def test_xlstm_configuration_in_yaml(tmp_path):
+    """The section `model`, without aliases: a few lines of those can expand to gigabytes."""
+    path = tmp_path / "config.yaml"
+    path.write_text("model:\n  num_blocks: 2\n  slstm_at: [1]\n")
+    assert read_yaml(path) == {"num_blocks": 2, "slstm_at": [1]}
+    for text, why in (("a: &x [1]\nb: *x\n", "aliases are not supported"),
+                      ("a: [1\n", "not valid YAML"), ("- 1\n", "found a list"),
+                      ("a: " + "[" * 100 + "]" * 100, "nested more than 64 deep"),
+                      ("a: " + "b" * (1 << 20), "more than 1048576 bytes"),
+                      ("a: !!python/object:os.system 1\n", "not valid YAML")):
+        path.write_text(text)
+        with pytest.raises(ConvertError, match=why):
+            read_yaml(path)
