@@ -9,7 +9,9 @@
 #
 # The file is also the script that builds llama.cpp:
 #
-#     cmake -DWORK=<folder> -DPROGRAMS=<list> -P beside-llama.cmake
+#     cmake -DWORK=<folder> -DPROGRAMS=<list> -DNATIVE=<ON|OFF> -P beside-llama.cmake
+#
+# Both sides are compiled for the same CPUs: this one, or all with AVX2 (GGML_NATIVE=OFF).
 
 if (CMAKE_SCRIPT_MODE_FILE)
     cmake_minimum_required(VERSION 3.25)
@@ -32,7 +34,7 @@ if (CMAKE_SCRIPT_MODE_FILE)
     execute_process(COMMAND "${CMAKE_COMMAND}" -S "${source}" -B "${WORK}/llama-build"
             -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DLLAMA_BUILD_TESTS=OFF
             -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF
-            -DLLAMA_OPENSSL=OFF
+            -DLLAMA_OPENSSL=OFF "-DGGML_NATIVE=${NATIVE}"
             "-DCMAKE_PROJECT_INCLUDE=${CMAKE_CURRENT_LIST_DIR}/llama-logits.cmake"
         OUTPUT_FILE "${WORK}/configure.log" ERROR_FILE "${WORK}/configure.log"
         COMMAND_ERROR_IS_FATAL ANY)
@@ -53,6 +55,7 @@ function(lrnn_add_comparison name)
     add_custom_target(${name}
         COMMAND "${CMAKE_COMMAND}" -E make_directory "${work}"
         COMMAND "${CMAKE_COMMAND}" "-DWORK=${work}" "-DPROGRAMS=${arg_LLAMA}"
+            "-DNATIVE=${GGML_NATIVE}"
             -P "${PROJECT_SOURCE_DIR}/cmake/beside-llama.cmake"
         COMMAND "${PROJECT_BINARY_DIR}/convert-env/bin/python"
             "${PROJECT_SOURCE_DIR}/tests/tools/${name}"

@@ -56,6 +56,84 @@ glue_edit(op-count src/ggml.c 2 replace
     "static_assert(GGML_OP_COUNT == "
     "static_assert(GGML_OP_COUNT - 4 == ")
 
+# ---- ggml: backends that are loaded at run time (GGML_BACKEND_DL)
+#
+# They are in the folder lrnn beside this library, and loaded by the first use of the registry,
+# which also fills it in other builds. ggml would look beside the program and in the current folder.
+
+glue_edit(dl-variants src/CMakeLists.txt 1 after
+[[
+function(ggml_add_cpu_backend_variant tag_name)
+]]
+[[
+    if (GGML_SYSTEM_ARCH STREQUAL "x86" AND NOT tag_name IN_LIST LRNN_X86_VARIANTS)
+        return()
+    endif()
+]])
+
+glue_edit(dl-include src/ggml-backend-reg.cpp 1 before
+[[
+namespace fs = std::filesystem;
+]]
+[[
+#ifdef GGML_BACKEND_DL
+#include <dlfcn.h>
+#include <mutex>
+
+static void ggml_lrnn_load_backends();
+#endif
+
+]])
+
+glue_edit(dl-load src/ggml-backend-reg.cpp 1 replace
+[[
+    static ggml_backend_registry reg;
+    return reg;
+]]
+[[
+    static ggml_backend_registry reg;
+#ifdef GGML_BACKEND_DL
+    static std::once_flag once;
+    static thread_local bool is_loading; // the functions that load use the registry
+    if (!is_loading) {
+        is_loading = true;
+        std::call_once(once, ggml_lrnn_load_backends);
+        is_loading = false;
+    }
+#endif
+    return reg;
+]])
+
+glue_edit(dl-folder src/ggml-backend-reg.cpp 1 before
+[[
+void ggml_backend_load_all() {
+]]
+[[
+#ifdef GGML_BACKEND_DL
+static void ggml_lrnn_load_backends() {
+    Dl_info info;
+    if (dladdr((void *) ggml_lrnn_load_backends, &info) != 0) {
+        const std::string folder = path_str(fs::path(info.dli_fname).parent_path() / "lrnn");
+        for (const char * name : { "cuda", "rpc", "cpu" }) { // the order of the registry
+            ggml_backend_load_best(name, true, folder.c_str());
+        }
+    }
+}
+#endif
+
+]])
+
+glue_edit(dl-prefix src/ggml-backend-reg.cpp 1 replace
+[[fs::u8path("libggml-")]]
+[[fs::u8path("liblrnn-ggml-")]])
+
+glue_edit(dl-silent src/ggml-backend-reg.cpp 1 before
+[[
+        GGML_LOG_INFO("%s: loaded %s backend from %s\n", ]]
+[[
+        if (!silent)
+]])
+
 # ---- ggml-rpc: the same wire format
 #
 # The patch version tells a client that a server has our ops: it is 100 or more. Increase 101 with
@@ -694,21 +772,267 @@ glue_edit(cuda-cublas-f32 src/ggml-cuda/common.cuh 1 replace
     "CUBLAS_TF32_TENSOR_OP_MATH"
     "CUBLAS_DEFAULT_MATH")
 
-glue_edit(cuda-cublas-f32-again src/ggml-cuda/solve_tri.cu 1 replace
+# ---- ggml-cuda: only what our graphs reach
+#
+# ggml-cuda compiles for half an hour, mostly kernels that no graph of ours uses. src/ops/cuda/
+# reach.h says which ones are left; cmake/ggml.cmake lists the files.
+
+glue_edit(cuda-reach-include src/ggml-cuda/common.cuh 1 before
 [[
-    // revert to standard mode from common.cuh
-    CUBLAS_CHECK(cublasSetMathMode(ctx.cublas_handle(), CUBLAS_TF32_TENSOR_OP_MATH));
+#include "ggml-cuda.h"
 ]]
 [[
-    // keep the standard mode from common.cuh
+#include "cuda/reach.h"
 ]])
 
-glue_edit(cuda-mma-f32 src/ggml-cuda/mmf.cu 1 replace
+glue_edit(cuda-reach-op src/ggml-cuda/ggml-cuda.cu 1 before
 [[
-            return ampere_mma_available(cc) || amd_mfma_available(cc);
-        case GGML_TYPE_F16:
+    switch (op->op) {
+        case GGML_OP_UNARY:
+            switch (ggml_get_unary_op(op)) {
+                case GGML_UNARY_OP_ABS:
+                case GGML_UNARY_OP_SGN:
+                case GGML_UNARY_OP_NEG:
+                case GGML_UNARY_OP_STEP:
+                case GGML_UNARY_OP_GELU:
+                case GGML_UNARY_OP_SILU:
+                case GGML_UNARY_OP_RELU:
 ]]
 [[
-            return false;
-        case GGML_TYPE_F16:
+    if (!ggml_lrnn_cuda_reaches_op(op->op)) {
+        return false;
+    }
 ]])
+
+# Attention: our kernel for what ggml-cuda has none for.
+glue_edit(cuda-attention src/ggml-cuda/ggml-cuda.cu 1 replace
+[[
+            ggml_cuda_flash_attn_ext(ctx, dst);
+]]
+[[
+            if (!ggml_lrnn_cuda_attention(ctx, dst)) {
+                ggml_cuda_flash_attn_ext(ctx, dst);
+            }
+]])
+
+glue_edit(cuda-attention-supports src/ggml-cuda/ggml-cuda.cu 1 replace
+    "return ggml_cuda_flash_attn_ext_supported(dev_ctx->device, op);"
+[[return ggml_lrnn_cuda_attention_supports(op) ||
+                   ggml_cuda_flash_attn_ext_supported(dev_ctx->device, op);]])
+
+glue_edit(cuda-attention-mma src/ggml-cuda/fattn-mma-f16.cuh 1 before
+[[
+    constexpr int ncols = ncols1 * ncols2;
+
+    const int  nthreads       = ggml_cuda_fattn_mma_get_nthreads      (DKQ, DV, ncols, cc);
+]]
+[[
+    if constexpr (!ggml_lrnn_cuda_reaches_head(DKQ)) {
+        GGML_UNUSED(cc);
+        GGML_ABORT("attention with heads of %d is not compiled", DKQ);
+    } else {
+]])
+
+glue_edit(cuda-attention-mma-end src/ggml-cuda/fattn-mma-f16.cuh 1 after
+    "nbatch_fa, true, true, true, use_sparse, warp_size_host);"
+[[
+
+    }]])
+
+# No model of ours caps scores.
+glue_edit(cuda-attention-mma-cap src/ggml-cuda/fattn-mma-f16.cuh 1 replace
+[[
+        constexpr bool use_logit_softcap = true;
+        constexpr bool use_sparse_kernel = false;
+]]
+[[
+        GGML_ABORT("capped scores are not compiled");
+        constexpr bool use_logit_softcap = false;
+        constexpr bool use_sparse_kernel = false;
+]])
+
+glue_edit(cuda-attention-vec-cap src/ggml-cuda/fattn-vec.cuh 2 replace
+    "constexpr bool use_logit_softcap = true;"
+    "GGML_ABORT(\"capped scores are not compiled\"); constexpr bool use_logit_softcap = false;")
+
+# Products with quantized matrices of other types convert them to F16 first.
+glue_edit(cuda-mmvq src/ggml-cuda/mmvq.cu 1 replace
+[[
+    if (!ggml_is_quantized(type)) {
+        return false;
+    }
+    // k-quants cost more]]
+[[
+    if (!ggml_lrnn_cuda_reaches_type(type)) {
+        return false;
+    }
+    // k-quants cost more]])
+
+glue_edit(cuda-mmvq-experts src/ggml-cuda/mmvq.cu 1 before
+[[
+    // NVIDIA: Volta, Ada Lovelace, and Blackwell always use MMVQ for MUL_MAT_ID.
+]]
+[[
+    if (!ggml_lrnn_cuda_reaches_type(type)) {
+        return 0;
+    }
+]])
+
+glue_edit(cuda-mmvq-fused src/ggml-cuda/ggml-cuda.cu 1 replace
+    "bool use_mul_mat_vec_q = ggml_is_quantized(src0->type) &&"
+    "bool use_mul_mat_vec_q = ggml_lrnn_cuda_reaches_type(src0->type) &&")
+
+glue_edit(cuda-mmvq-kernel src/ggml-cuda/mmvq.cu 1 before
+[[
+    if constexpr (c_ncols_dst == 1) {
+        if (has_fusion) {
+]]
+[[
+    GGML_UNUSED(has_fusion);
+    if constexpr (ggml_lrnn_cuda_reaches_type(type)) {
+]])
+
+glue_edit(cuda-mmvq-kernel-end src/ggml-cuda/mmvq.cu 1 replace
+[[
+        sample_ratio, stride_sample_x, stride_sample_y, stride_sample_dst, ids_stride);
+}
+]]
+[[
+        sample_ratio, stride_sample_x, stride_sample_y, stride_sample_dst, ids_stride);
+    }
+}
+]])
+
+glue_edit(cuda-mmvq-moe src/ggml-cuda/mmvq.cu 1 before
+[[
+    constexpr int rows_per_block = 2; // 2 gives best perf based on tuning
+]]
+[[
+    if constexpr (ggml_lrnn_cuda_reaches_type(type)) {
+]])
+
+glue_edit(cuda-mmvq-moe-end src/ggml-cuda/mmvq.cu 1 replace
+[[
+            ncols_dst, ids_stride);
+    }
+}
+]]
+[[
+            ncols_dst, ids_stride);
+    }
+    }
+}
+]])
+
+glue_edit(cuda-mmq src/ggml-cuda/mmq.cu 1 before
+[[
+    bool mmq_supported;
+]]
+[[
+    if (!ggml_lrnn_cuda_reaches_type(type)) {
+        return false;
+    }
+
+]])
+
+glue_edit(cuda-mmq-kernel src/ggml-cuda/mmq.cuh 1 replace
+[[
+    if (args.nrows_x % 128 == 0) {
+        constexpr bool fallback = false;
+]]
+[[
+    if constexpr (!ggml_lrnn_cuda_reaches_type(type)) {
+        GGML_UNUSED_VARS(ctx, args, stream);
+        GGML_ABORT("products with this type are not compiled");
+    } else if (args.nrows_x % 128 == 0) {
+        constexpr bool fallback = false;
+]])
+
+# Tiles of 8, 16, 32, 64 and 128 columns instead of all multiples of 8.
+glue_edit(cuda-mmq-tile src/ggml-cuda/mmq.cuh 1 replace
+    "for (int J = 8; J <= 128 && ntiles_J_best > 1; J += 8) {"
+    "for (int J = 8; J <= 128 && ntiles_J_best > 1; J *= 2) {")
+
+glue_edit(cuda-mmq-tile-24 src/ggml-cuda/mmq.cuh 1 replace
+[[
+        case  24:
+            launch_mul_mat_q<type,  24, fallback, prec_src1>(ctx, args, stream);
+            break;
+]]
+    "        // 24: not compiled\n")
+
+glue_edit(cuda-mmq-tile-40 src/ggml-cuda/mmq.cuh 1 replace
+[[
+        case  40:
+            launch_mul_mat_q<type,  40, fallback, prec_src1>(ctx, args, stream);
+            break;
+        case  48:
+            launch_mul_mat_q<type,  48, fallback, prec_src1>(ctx, args, stream);
+            break;
+        case  56:
+            launch_mul_mat_q<type,  56, fallback, prec_src1>(ctx, args, stream);
+            break;
+]]
+    "        // 40 to 56: not compiled\n")
+
+glue_edit(cuda-mmq-tile-72 src/ggml-cuda/mmq.cuh 1 replace
+[[
+        case  72:
+            launch_mul_mat_q<type,  72, fallback, prec_src1>(ctx, args, stream);
+            break;
+        case  80:
+            launch_mul_mat_q<type,  80, fallback, prec_src1>(ctx, args, stream);
+            break;
+        case  88:
+            launch_mul_mat_q<type,  88, fallback, prec_src1>(ctx, args, stream);
+            break;
+        case  96:
+            launch_mul_mat_q<type,  96, fallback, prec_src1>(ctx, args, stream);
+            break;
+        case 104:
+            launch_mul_mat_q<type, 104, fallback, prec_src1>(ctx, args, stream);
+            break;
+        case 112:
+            launch_mul_mat_q<type, 112, fallback, prec_src1>(ctx, args, stream);
+            break;
+        case 120:
+            launch_mul_mat_q<type, 120, fallback, prec_src1>(ctx, args, stream);
+            break;
+]]
+    "        // 72 to 120: not compiled\n")
+
+# ggml-cuda uses this kernel for up to 4 columns on the GPUs that lrnn supports.
+foreach (n RANGE 5 8)
+    glue_edit(cuda-mmvf-${n} src/ggml-cuda/mmvf.cu 1 replace
+        "launch_mul_mat_vec_f_cuda<T, type_acc, ${n}>"
+        "GGML_ABORT(\"${n} columns are not compiled\"); launch_mul_mat_vec_f_cuda<T, type_acc, 4>")
+endforeach()
+
+# Experts in F32, F16 and BF16: ggml-cuda would wait for the ids on the host, and could not capture
+# the graph. Its kernel for single columns needs neither.
+glue_edit(cuda-experts-sync src/ggml-cuda/ggml-cuda.cu 1 replace
+[[
+        } else if (GGML_CUDA_CC_IS_AMD(cc)) {
+            return false;
+]]
+[[
+        } else if (src0->ne[0] % 2 == 0) {
+            return false;
+]])
+
+glue_edit(cuda-experts src/ggml-cuda/ggml-cuda.cu 1 replace
+[[
+                if (GGML_CUDA_CC_IS_AMD(cc)) {
+                    ggml_cuda_mul_mat_vec_f(ctx, src0, src1, ids, dst);
+]]
+[[
+                if (src0->ne[0] % 2 == 0) {
+                    ggml_cuda_mul_mat_vec_f(ctx, src0, src1, ids, dst);
+]])
+
+# CUB sorts rows of more than 1024 numbers; ours are the scores of experts.
+glue_edit(cuda-cub src/ggml-cuda/common.cuh 1 replace
+[[
+#    define GGML_CUDA_USE_CUB
+]]
+    "//  GGML_CUDA_USE_CUB is not defined\n")

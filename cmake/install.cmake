@@ -15,15 +15,15 @@ endif()
 file(RELATIVE_PATH bin_to_lib   "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}")
 file(RELATIVE_PATH pc_to_prefix "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
 
-set(ggml_libraries ggml)
-foreach (backend IN LISTS GGML_AVAILABLE_BACKENDS)
-    if (TARGET ${backend}) # the list is cached and may name backends of an earlier configuration
-        list(APPEND ggml_libraries ${backend})
-    endif()
-endforeach()
-list(APPEND ggml_libraries ggml-base)
+if (GGML_BACKEND_DL) # loaded at run time, by libraries in the folder above
+    set(ggml_libraries ggml ggml-base)
+    set(modules ${LRNN_GGML_BACKENDS})
+else()
+    set(ggml_libraries ggml ${LRNN_GGML_BACKENDS} ggml-base)
+    set(modules "")
+endif()
 
-foreach (target IN LISTS ggml_libraries)
+foreach (target IN LISTS ggml_libraries modules)
     set_target_properties(${target} PROPERTIES
         OUTPUT_NAME                   lrnn-${target}
         PUBLIC_HEADER                 ""
@@ -34,6 +34,14 @@ endforeach()
 target_include_directories(lrnn PUBLIC "$<INSTALL_INTERFACE:${include_dir}>")
 set_target_properties(lrnn ${ggml_libraries} PROPERTIES INSTALL_RPATH "${origin}")
 install(TARGETS lrnn ${ggml_libraries} EXPORT lrnnTargets)
+foreach (target IN LISTS modules)
+    set_target_properties(${target} PROPERTIES
+        INSTALL_RPATH            "${origin}/.."
+        LIBRARY_OUTPUT_DIRECTORY "${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/lrnn")
+    set_property(TARGET ${target} PROPERTY VERSION)
+    set_property(TARGET ${target} PROPERTY SOVERSION)
+    install(TARGETS ${target} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/lrnn")
+endforeach()
 
 if (LRNN_PROGRAMS)
     set_target_properties(${LRNN_PROGRAMS} PROPERTIES INSTALL_RPATH "${origin}/${bin_to_lib}")
@@ -44,6 +52,8 @@ endif()
 if (SKBUILD)
     install(FILES examples/python/lrnn.py DESTINATION . RENAME __init__.py)
     install(FILES examples/python/programs.py DESTINATION .)
+    file(TOUCH "${CMAKE_CURRENT_BINARY_DIR}/py.typed") # lrnn.py has annotations
+    install(FILES "${CMAKE_CURRENT_BINARY_DIR}/py.typed" DESTINATION .)
 endif()
 
 # lrnn-convert: the package, and a launcher that finds Python when it runs
@@ -109,8 +119,7 @@ endif()
 configure_file(cmake/lrnn.pc.in lrnn.pc @ONLY)
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/lrnn.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 
-# cpack: a .deb and a .tar.gz. Both contain code for the CPU that GGML_NATIVE asks for: configure
-# with the preset package for every x86-64 CPU with AVX2.
+# cpack: a .deb and a .tar.gz. Configure with the preset package, for CPUs other than the builder's.
 set(CPACK_GENERATOR                 TGZ DEB)
 set(CPACK_PACKAGE_CONTACT           "the lrnn project")
 set(CPACK_PACKAGE_FILE_NAME         "lrnn-${PROJECT_VERSION}-${CMAKE_SYSTEM_PROCESSOR}")

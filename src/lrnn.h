@@ -15,8 +15,7 @@
 // hybrid need a cache, whose size is fixed per session.
 //
 // - Errors: a function that can fail takes `err`, which may be NULL. On failure it sets the kind of
-//   the error and one sentence (what was found, where, and what was expected), and returns false or
-//   NULL.
+//   the error and one sentence (what was found, where, what was expected). Returns false or NULL.
 // - Parameters: a zeroed struct is the default, and so is NULL.
 // - Ownership: free what *_new and *_load return with *_free, which accepts NULL. Other pointers
 //   live as long as the object they came from, unless stated otherwise.
@@ -81,8 +80,7 @@ struct lrnn_model_params {
     int32_t       n_gpu_layers; // layers to offload, the last ones and the output; -1: all that fit
     const char *  devices;      // ggml device names, such as "CUDA0,CUDA1"; NULL: all GPUs
     const char *  tensor_split; // shares of the devices, such as "3,1"; NULL: by free memory
-    bool no_huge_pages; // leave the weights in the mapped file, which processes share; otherwise
-                        // they are copied to huge pages if memory allows: faster generation
+    bool no_huge_pages; // leave the weights in the mapped file; else faster copies, if they fit
 };
 
 // Checks `devices` and `tensor_split` against the devices of this machine. Loading does so too.
@@ -117,6 +115,7 @@ struct lrnn_model_info {
     int64_t      cache_bytes;       // attention cache of one token, in F16
     uint64_t     identity;          // hash of the model file; state files store it
     bool         cheap_exact_cuts;  // exact_cuts of a session costs less than 10 %
+    bool         has_draft_block;   // for n_draft_mtp of a generation
     bool         has_tokenizer;     // false: the model works on token ids only
     int32_t      bos, eos;          // token ids; -1: none
     bool         add_bos, add_eos;  // whether a text should begin and end with them
@@ -168,9 +167,11 @@ struct lrnn_trace_event;
 // Receives the values that flow through a running model. Return false to make lrnn_eval fail.
 typedef bool (*lrnn_trace)(const struct lrnn_trace_event * event, void * user);
 
-// The number format of the attention cache.
+// Number formats: of the attention cache, and what recurrent states are rounded to after each token
 enum lrnn_cache_type { LRNN_CACHE_F16, LRNN_CACHE_F32, LRNN_CACHE_Q8_0 };
+enum lrnn_state_type { LRNN_STATE_F32, LRNN_STATE_BF16, LRNN_STATE_F16, LRNN_STATE_Q8_0 };
 LRNN_API const char * lrnn_cache_type_name(enum lrnn_cache_type type); // "f16", "f32", "q8_0"
+LRNN_API const char * lrnn_state_type_name(enum lrnn_state_type type);
 
 struct lrnn_session_params {
     int32_t n_threads; // 0: one per core
@@ -179,7 +180,9 @@ struct lrnn_session_params {
     int32_t n_batch;   // maximum number of tokens computed together; 0: 512
     int32_t n_cache;   // size of the attention cache, in tokens per sequence; 0: 4096
     enum lrnn_cache_type cache_type;
+    enum lrnn_state_type state_type;  // other than F32: to measure it, token by token
     bool                 exact_cuts;  // results do not depend on how tokens are cut into calls
+    bool                 draft_block; // run the draft block of the model along, for n_draft_mtp
     unsigned             trace_kinds; // enum lrnn_trace_kind; 0: none
     lrnn_trace           trace;
     void *               trace_user;
@@ -213,7 +216,6 @@ LRNN_API const float * lrnn_logits(const struct lrnn_session * session, int64_t 
 LRNN_API int64_t lrnn_seq_length(const struct lrnn_session * session, int32_t seq);
 LRNN_API int64_t lrnn_seq_rewindable(const struct lrnn_session * session, int32_t seq);
 
-// Empties a sequence.
 LRNN_API bool lrnn_seq_reset(struct lrnn_session * session, int32_t seq, struct lrnn_error * err);
 
 // Copies sequence `from` to `to`. The copy cannot be rewound past the fork.
@@ -453,15 +455,15 @@ enum lrnn_finish {
 };
 LRNN_API const char * lrnn_finish_name(enum lrnn_finish finish); // "length", "eos", ...
 
-// A draft is a guess from earlier text that is checked in one call. With Q8_0 and Q4_0 matrices,
-// tokens and logits are bit-identical to those without drafts.
+// A draft is a guess, from earlier text or from the draft block (MTP), that is checked in one call.
+// With Q8_0 and Q4_0 matrices, tokens and logits are bit-identical to those without drafts.
 enum { LRNN_DRAFT_MAX = 31 };
 struct lrnn_generation_params {
-    struct lrnn_sampler_params  sampler;
-    int64_t                     max_tokens; // 0: no limit; -1: none, only the prompt is read
-    const char * const *        stops;      // [n_stops]; the text ends before any of these
-    int32_t                     n_stops;
-    int32_t                     n_draft; // tokens of a draft; less than n_rewind of the session
+    struct lrnn_sampler_params sampler;
+    int64_t                    max_tokens; // 0: no limit; -1: none, only the prompt is read
+    const char * const *       stops;      // [n_stops]; the text ends before any of these
+    int32_t                    n_stops;
+    int32_t n_draft, n_draft_mtp;        // tokens of a draft, less than n_rewind; one is 0
     const struct lrnn_chat *    chat;    // its tokens end the text, as eos does; may be NULL
     const struct lrnn_grammar * grammar; // of the text after each prompt; may be NULL
     bool                        ignore_eos;

@@ -39,9 +39,15 @@ DEFAULTS = {
     "gated_delta_product": ("fla.models.GatedDeltaProductConfig", FLA | {
         "num_heads": 6, "use_output_gate": True, "use_forget_gate": False, "use_short_conv": True,
         "allow_neg_eigval": False, "num_householder": 1}),
+    "megatron_gdp": ("megatron.core.transformer.TransformerConfig", {
+        "layernorm_epsilon": 1e-5, "mamba_state_dim": 128, "mamba_num_groups": 8,
+        "gdp_num_householder": 3}),
     "kda": ("fla.models.KDAConfig", FLA | {
         "num_heads": 16, "num_v_heads": None, "use_short_conv": True, "allow_neg_eigval": False,
         "safe_gate": False, "lower_bound": None}),
+    # fla has a layer and no model; the language model is that of KDA
+    "gated_delta_net_2": ("fla.models.KDAConfig", FLA | {
+        "num_heads": 16, "num_v_heads": None, "use_short_conv": True, "allow_neg_eigval": False}),
     "gla": ("fla.models.GLAConfig", FLA | {
         "num_heads": 4, "num_kv_heads": None, "feature_map": None, "use_short_conv": False,
         "use_output_gate": True, "clamp_min": None, "elementwise_affine": True, "use_gk": True,
@@ -102,6 +108,7 @@ DEFAULTS = {
     "lfm2_moe": ("transformers.Lfm2MoeConfig", {
         "norm_eps": 1e-5, "conv_bias": False, "tie_word_embeddings": True, "norm_topk_prob": True,
         "use_expert_bias": True, "routed_scaling_factor": 1.0}),
+    "jamba": ("transformers.JambaConfig", HF | {"mamba_proj_bias": False}),
     "granitemoehybrid": ("transformers.GraniteMoeHybridConfig", HF | {
         "attention_bias": False, "attention_multiplier": 1.0, "embedding_multiplier": 1.0,
         "residual_multiplier": 1.0, "logits_scaling": 1.0, "mamba_n_groups": 1,
@@ -129,7 +136,8 @@ DEFAULTS = {
 # None: the class computes it from another key, or the network from its tensors
 DERIVED = {"olmo_hybrid": {"num_key_value_heads": "num_attention_heads",
                            "linear_num_key_heads": "num_attention_heads"},
-           "llama": {"num_key_value_heads": "num_attention_heads"}}
+           "llama": {"num_key_value_heads": "num_attention_heads"},
+           "megatron_gdp": {"num_query_groups": "num_attention_heads"}}
 
 SIZES = """
     expand_k expand_v head_dim expand_ratio conv_size conv_bias state_size expand conv_kernel
@@ -145,7 +153,9 @@ SIZES = """
     linear_num_heads short_conv_kernel_size first_k_dense_replace mlp_layer_types
     num_shared_experts linear_attn_config layer_group_size block_auto_adjust_ff_dim block_dim
     block_ff_dim block_ffn_dim_multiplier block_multiple_of block_use_swiglu conv_L_cache conv_dim
-    conv_dim_out full_attn_idxs num_dense_layers
+    conv_dim_out full_attn_idxs num_dense_layers kv_channels
+    attn_layer_offset attn_layer_period expert_layer_offset expert_layer_period mamba_dt_rank
+    mamba_inner_layernorms
 """.split()                                # the tensors have them
 TRAINING = """
     time_step_scale time_step_min time_step_max time_step_init_scheme time_step_floor
@@ -176,9 +186,11 @@ OTHER = """
     gated_attention_proj_granularity_type mla_use_nope model_max_length moe_layer_freq
     moe_router_activation_func moe_router_enable_expert_bias mtp_loss_scaling_factor no_kda_lora
     num_experts_per_token num_mtp_layers rope_interleave score_function use_bias use_grouped_topk
-    use_qkv_bias block_norm_eps theta tie_embedding use_pos_enc
+    use_qkv_bias block_norm_eps theta tie_embedding use_pos_enc apply_layernorm_1p
+    allow_neg_eigval
 """.split()
-REQUIRED = {"num_attention_heads", "layer_types", "rope_parameters"}   # an error names them
+REQUIRED = {"num_attention_heads", "layer_types", "rope_parameters", "hybrid_layer_pattern",
+            "normalization", "position_embedding_type", "squared_relu"}    # an error names them
 
 
 def without_parts(config, tensors, *parts):
@@ -221,7 +233,9 @@ CHECKPOINTS = {
     "delta_net": lambda: tiny.delta_net(H=16),
     "gated_delta_net": lambda: tiny.gated_delta_net(H=6, HV=6),
     "gated_delta_product": gated_delta_product,
+    "megatron_gdp": lambda: tiny.megatron_gdp(G=8, HV=16, N=128, KV=4),
     "kda": lambda: tiny.kda(H=16),
+    "gated_delta_net_2": lambda: tiny.gated_delta_net_2(H=16, HV=16),
     "gla": lambda: tiny.gla(H=4, KV=4),
     "retnet": lambda: tiny.retnet(H=8, KV=8),
     "hgrn2": lambda: tiny.hgrn2(H=2, K=128),
@@ -242,6 +256,7 @@ CHECKPOINTS = {
     "bailing_hybrid": lambda: tiny.bailingmoe3(X=16),
     "lfm2": tiny.lfm2,
     "lfm2_moe": tiny.lfm2moe,
+    "jamba": tiny.jamba,
     "granitemoehybrid": tiny.granitehybrid,
     "nemotron_h": lambda: tiny.nemotron_h(H=8, G=8),
     "falcon_h1": lambda: tiny.falcon_h1(G=1, norm=False),
@@ -252,7 +267,7 @@ CHECKPOINTS = {
 }
 
 MODEL_TYPES = {"gated_delta_net": "gated_deltanet", "gated_delta_product": "gated_deltaproduct",
-               "mlstm": "xlstm"}
+               "gated_delta_net_2": "gdn2", "mlstm": "xlstm"}
 # what remains of config.json; these have no default, or one that depends on the size of the model
 KEEP = {"olmo_hybrid": ("num_attention_heads", "layer_types", "rope_parameters"),
         "qwen3_5_text": ("layer_types",),
@@ -262,9 +277,12 @@ KEEP = {"olmo_hybrid": ("num_attention_heads", "layer_types", "rope_parameters")
         "bailing_hybrid": ("num_attention_heads", "num_experts", "num_experts_per_tok"),
         "lfm2": ("num_attention_heads", "layer_types"),
         "lfm2_moe": ("num_attention_heads", "layer_types", "num_experts", "num_experts_per_tok"),
+        "jamba": ("num_attention_heads", "num_experts", "num_experts_per_tok"),
         "granitemoehybrid": ("num_attention_heads", "layer_types"),
         "nemotron_h": ("num_attention_heads", "layers_block_type"),
         "falcon_h1": ("num_attention_heads",),
+        "megatron_gdp": ("hybrid_layer_pattern", "normalization", "num_attention_heads",
+                         "position_embedding_type", "squared_relu"),
         **{kind: ("num_attention_heads",) for kind in ("llama", "mistral", "qwen2", "qwen3")}}
 
 
@@ -346,7 +364,8 @@ def test_every_kind_is_here():
 
 def test_every_optional_key_has_a_default():
     """A key that the converter knows is in DEFAULTS of a layout of its family, or has a reason."""
-    modules = {families.mlstm: ["mlstm"], families.olmo_hybrid: ["olmo_hybrid"],
+    modules = {families.megatron_gdp: ["megatron_gdp"], families.mlstm: ["mlstm"],
+               families.olmo_hybrid: ["olmo_hybrid"],
                families.qwen35: ["qwen3_5_text", "qwen3_5_moe_text", "qwen3_next"],
                families.bailingmoe3: ["bailing_hybrid"],
                families.granitehybrid: ["granitemoehybrid"], families.lfm2: ["lfm2", "lfm2_moe"],

@@ -78,6 +78,51 @@ def test_delta_product_layouts_give_the_same_model(bench, layout):
     assert old.kv == new.kv
 
 
+def split_megatron(t, n=3):
+    """The tensors of a mixer as distributed checkpoints have them: one for each part and factor."""
+    E, GN, HV = 20, 6, 4
+    parts = [("z", E), *((f"V{j}", E) for j in range(n)), *((f"K{j}", GN) for j in range(n)),
+             ("Q", GN), *((f"b{j}", HV) for j in range(n)), ("a", HV)]
+    out = {}
+    for name, x in t.items():
+        conv = name.endswith("conv1d.weight")
+        if conv or name.endswith("in_proj.weight"):
+            at = 0
+            for part, size in parts:
+                if not conv or part[0] in "VKQ":
+                    out[f"{name}.{part}"] = x[at : at + size]
+                    at += size
+            assert at == len(x)
+        else:
+            out[name] = x
+    return out
+
+
+def test_megatron_gdp(bench):
+    config, t = tiny.megatron_gdp()
+    f = bench.convert(config, t)
+    assert values(f, "lrnn.", "family", "head_count", "head_count_value", "householder_count",
+                  "output_norm", "block_style", "layer_kinds", "eigenvalues") == [
+        "gated_delta_product", 2, 4, 3, "gated_group", "single", ["recurrent", "mlp", "attention"],
+        "[0,1]"]
+    assert f.ne["blk.0.ssm_norm.weight"] == [10, 2] and f.ne["blk.0.attn_k.weight"] == [D, 18]
+    qkv = t["decoder.layers.2.self_attention.linear_qkv.weight"].reshape(2, 4, 3, D)
+    assert same(f.data["blk.2.attn_q.weight"], qkv[:, :2].reshape(12, D))
+    assert same(f.data["blk.2.attn_v.weight"], qkv[:, 3].reshape(6, D))
+    assert same_tensors(bench.convert(config, split_megatron(t)), f)
+    assert bench.convert(config | {"allow_neg_eigval": True}, t).kv["lrnn.eigenvalues"] == "[-1,1]"
+
+
+@pytest.mark.parametrize("change", [{"hybrid_layer_pattern": "MEM"},
+                                    {"hybrid_layer_pattern": "M-"}, {"mamba_num_groups": 3},
+                                    {"gdp_num_householder": 2}, {"num_query_groups": 3},
+                                    {"squared_relu": False}])
+def test_megatron_gdp_refuses(bench, change):
+    config, t = tiny.megatron_gdp()
+    code, err = bench.refuse(config | change, t)
+    assert code == 4 and err.count("\n") <= 1, err
+
+
 def test_kda(bench):
     config, t = tiny.kda()
     f = bench.convert(config | {"lower_bound": -5.0}, t)
@@ -86,6 +131,16 @@ def test_kda(bench):
     p = "model.layers.0.attn."
     assert same(f.data["blk.0.ssm_f_b.weight"], t[p + "f_proj.1.weight"])
     assert same(f.data["blk.0.ssm_g_b.bias"], t[p + "g_proj.1.bias"])
+
+
+def test_gated_delta_net_2(bench):
+    config, t = tiny.gated_delta_net_2()
+    f = bench.convert(config | {"allow_neg_eigval": True}, t)
+    assert values(f, "lrnn.", "family", "head_count", "head_count_value",
+                  "eigenvalues") == ["gated_delta_net_2", 2, 4, "[-1,1]"]
+    p = "model.layers.0.attn."
+    assert same(f.data["blk.0.ssm_erase.weight"], t[p + "b_proj.weight"])
+    assert same(f.data["blk.0.ssm_write.weight"], t[p + "w_proj.weight"])
 
 
 @pytest.mark.parametrize("norm", ["g_norm.weight", "g_norm_swish_gate.weight"])
@@ -460,18 +515,42 @@ def test_qwen35_multimodal(bench):
     config, t = tiny.qwen35()
     plain = bench.convert(config, t)
     nested = {n.replace("model.", "model.language_model.", 1): x for n, x in t.items()}
-    nested |= tiny.randoms({"model.visual.patch_embed.weight": (3, 5), "mtp.fc.weight": (8, 16),
-                            "mtp.norm.weight": (8,)})
+    nested |= tiny.randoms({"model.visual.patch_embed.weight": (3, 5)})
     outer = {"model_type": "qwen3_5", "text_config": config, "vision_config": {"depth": 1},
              "tie_word_embeddings": False}
     f = bench.convert(outer, nested)
     assert same_tensors(f, plain)
     assert "1 tensors of the vision part are skipped" in bench.err
-    assert "2 tensors for the prediction of several tokens are skipped" in bench.err
     bench.out.unlink()
     vision = {n: x for n, x in nested.items() if "visual" in n}
     code, err = bench.refuse(outer, vision)
     assert code == 4 and "not only its vision part" in err
+
+
+@pytest.mark.parametrize("make", [tiny.qwen35, tiny.qwen35moe, tiny.qwen3next])
+@pytest.mark.parametrize("prefix", ["", "model."])
+def test_qwen_draft_block(bench, make, prefix):
+    """The layer after the last one, with llama.cpp's names."""
+    config, t = make()
+    plain = bench.convert(config, t)
+    block = tiny.draft_block(t)
+    f = bench.convert(config, t | {prefix + n: x for n, x in block.items()})
+    arch = f.kv["general.architecture"] + "."
+    assert values(plain, arch, "block_count", "attention.recurrent_layers") == [2, [True, False]]
+    assert arch + "nextn_predict_layers" not in plain.kv
+    assert values(f, arch, "block_count", "nextn_predict_layers", "attention.recurrent_layers") == [
+        3, 1, [True, False, False]]
+    added = {n.removeprefix("blk.2.") for n in set(f.data) - set(plain.data)}
+    assert added == {n.removeprefix("blk.1.") for n in plain.data if n.startswith("blk.1.")} | {
+        f"nextn.{n}.weight" for n in ("eh_proj", "enorm", "hnorm", "shared_head_norm")}
+    assert same(f.data["blk.2.nextn.eh_proj.weight"], block["mtp.fc.weight"])
+    for name, source in (("nextn.enorm", "pre_fc_norm_embedding"), ("attn_norm",
+                         "layers.0.input_layernorm"), ("nextn.shared_head_norm", "norm")):
+        assert same(f.data[f"blk.2.{name}.weight"], block[f"mtp.{source}.weight"] + np.float32(1))
+    for name in ("mtp.norm.weight", "mtp.layers.0.self_attn.k_proj.weight"):
+        bench.out.unlink(missing_ok=True)
+        code, err = bench.refuse(config, t | {n: x for n, x in block.items() if n != name})
+        assert code == 4 and name in err
 
 
 # ---- Hybrids of Mamba-2
@@ -561,6 +640,22 @@ def test_experts_are_stacked(bench):
             [f.data[dst + "gate_exps.weight"], f.data[dst + "up_exps.weight"]], axis=1)
         fused[to + "down_proj"] = f.data[dst + "down_exps.weight"]
     assert same_tensors(bench.convert(config, fused), f)
+
+
+def test_jamba(bench):
+    config, t = tiny.jamba()
+    f = bench.convert(config, t)
+    assert values(f, "jamba.", "attention.head_count_kv", "expert_count", "expert_used_count",
+                  "ssm.time_step_rank", "feed_forward_length") == [[0, 1], 3, 2, 2, 12]
+    p = "model.layers.0.mamba."
+    assert same(f.data["blk.0.ssm_dt_norm.weight"], t[p + "dt_layernorm.weight"])
+    assert same(f.data["blk.1.ffn_gate_inp.weight"],
+                t["model.layers.1.feed_forward.router.weight"])
+
+
+def test_jamba_of_another_width_is_refused(bench):
+    code, err = bench.refuse(*tiny.jamba(E=12))
+    assert code == 4 and "twice the width" in err
 
 
 def test_experts_of_granite_and_nemotron(bench):

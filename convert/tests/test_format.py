@@ -117,6 +117,7 @@ MODELS = {family: lambda family=family: tiny.make(family) for family in FAMILIES
     "biases of mamba": lambda: biased(tiny.mamba, MAMBA_BIASES),
     "biases of mamba2": lambda: biased(tiny.mamba2, MAMBA_BIASES),
     "scaled RoPE": scaled_rope,
+    "megatron_gdp": tiny.megatron_gdp,
 }
 
 

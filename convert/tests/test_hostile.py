@@ -153,6 +153,7 @@ def test_views_larger_than_their_storage(bench, shape, stride):
 #
 
 KINDS = {"olmo_hybrid": tiny.olmo_hybrid, "hybrid": tiny.hybrid,
+         "megatron_gdp": tiny.megatron_gdp,
          "rwkv6 of fla": lambda: tiny.rwkv6_fla_of(tiny.rwkv6()[1]),
          "rwkv7 of fla": lambda: tiny.rwkv7_fla_of(tiny.rwkv7()[1]),
          **{family: lambda family=family: tiny.make(family) for family in tiny.families()}}

@@ -113,6 +113,28 @@ def gated_delta_product(layout="C", H=2, K=3, P=5, W=4, n=3):
     return c, out
 
 
+def megatron_gdp(G=2, HV=4, N=3, P=5, n=3, W=4, heads=4, KV=2, hd=3, F=12):
+    """Three layers: Gated DeltaProduct, an MLP, attention; in_proj and conv1d in one piece."""
+    E = HV * P
+    channels = n * E + (n + 1) * G * N
+    s = {"embedding.word_embeddings.weight": (V, D), "decoder.final_norm.weight": (D,),
+         "output_layer.weight": (V, D)}
+    s |= with_prefix("decoder.layers.0.mixer.", {
+        "in_proj.layer_norm_weight": (D,), "in_proj.weight": (E + channels + (n + 1) * HV, D),
+        "conv1d.weight": (channels, 1, W), "dt_bias": (HV,), "A_log": (HV,), "norm.weight": (E,),
+        "out_proj.weight": (D, E)})
+    s |= with_prefix("decoder.layers.1.mlp.", {
+        "linear_fc1.layer_norm_weight": (D,), "linear_fc1.weight": (F, D),
+        "linear_fc2.weight": (D, F)})
+    s |= with_prefix("decoder.layers.2.self_attention.", {
+        "linear_qkv.layer_norm_weight": (D,), "linear_qkv.weight": ((heads + 2 * KV) * hd, D),
+        "linear_proj.weight": (D, heads * hd)})
+    return {"model_type": "megatron_gdp", "hybrid_layer_pattern": "M|-*", "mamba_num_groups": G,
+            "mamba_state_dim": N, "gdp_num_householder": n, "num_attention_heads": heads,
+            "num_query_groups": KV, "normalization": "RMSNorm", "squared_relu": True,
+            "position_embedding_type": "none"}, randoms(s)
+
+
 def kda(H=2, K=3, P=5, W=4):
     mixer = {**projections(H * K, H * K, H * P), "b_proj.weight": (H, D),
              "f_proj.0.weight": (P, D), "f_proj.1.weight": (H * K, P), "A_log": (1, 1, H, 1),
@@ -120,6 +142,15 @@ def kda(H=2, K=3, P=5, W=4):
              "g_proj.1.bias": (H * P,), **convolutions(W, q=H * K, k=H * K, v=H * P),
              **output(P, H * P)}
     return config("kda", num_heads=H), fla(mixer)
+
+
+def gated_delta_net_2(H=2, HV=4, K=3, P=5, W=4):
+    mixer = {**projections(H * K, H * K, HV * P), "b_proj.weight": (H * K, D),
+             "w_proj.weight": (HV * P, D), "f_proj.0.weight": (P, D),
+             "f_proj.1.weight": (H * K, P), "A_log": (H,), "dt_bias": (H * K,),
+             "g_proj.0.weight": (P, D), "g_proj.1.weight": (HV * P, P), "g_proj.1.bias": (HV * P,),
+             **convolutions(W, q=H * K, k=H * K, v=HV * P), **output(P, HV * P)}
+    return config("gdn2", num_heads=H, num_v_heads=HV), fla(mixer)
 
 
 def gla(H=4, KV=2, K=3, P=5, norm="g_norm.weight"):
@@ -382,6 +413,15 @@ def qwen35(H=2, HV=4, K=3, W=4, F=12, heads=2, KV=1, hd=4):
                                 "mrope_interleaved": True}}, randoms(s)
 
 
+def draft_block(t):
+    """The draft block of a Qwen: an attention layer as that of the model."""
+    layer = "model.layers.1."
+    return randoms({"mtp.fc.weight": (D, 2 * D), "mtp.pre_fc_norm_embedding.weight": (D,),
+                    "mtp.pre_fc_norm_hidden.weight": (D,), "mtp.norm.weight": (D,),
+                    **{n.replace(layer, "mtp.layers.0."): x.shape for n, x in t.items()
+                       if n.startswith(layer)}})
+
+
 def qwen35moe(X=3, F=5, FS=6, fused=False, **sizes):
     config, t = qwen35(**sizes)
     t = {n: x for n, x in t.items() if ".mlp." not in n}
@@ -527,6 +567,29 @@ def nemotron_h(heads=2, KV=1, hd=4, F=12, **sizes):
     return {"model_type": "nemotron_h", "hidden_size": D, "num_hidden_layers": 3, "n_groups": 2,
             "layers_block_type": ["mamba", "mlp", "attention"], "num_attention_heads": heads,
             "num_key_value_heads": KV, "head_dim": hd, "tie_word_embeddings": False}, randoms(s)
+
+
+def jamba(E=None, N=3, R=2, W=4, heads=2, KV=1, hd=4, F=12, X=3):
+    """A Mamba layer with an MLP, an attention layer with experts."""
+    E = E or 2 * D
+    mixer = {"in_proj.weight": (2 * E, D), "conv1d.weight": (E, 1, W), "conv1d.bias": (E,),
+             "x_proj.weight": (R + 2 * N, E), "dt_proj.weight": (E, R), "dt_proj.bias": (E,),
+             "A_log": (E, N), "D": (E,), "out_proj.weight": (D, E), "dt_layernorm.weight": (R,),
+             "b_layernorm.weight": (N,), "c_layernorm.weight": (N,)}
+    mlp = {"gate_proj.weight": (F, D), "up_proj.weight": (F, D), "down_proj.weight": (D, F)}
+    mixture = {"router.weight": (X, D), **with_prefix("experts.", experts(X, F))}
+    s = {"model.embed_tokens.weight": (V, D), "model.final_layernorm.weight": (D,),
+         "lm_head.weight": (V, D)}
+    for i, (part, ffn) in enumerate([(with_prefix("mamba.", mixer), mlp),
+                                     (with_prefix("self_attn.", attention(heads, KV, hd)),
+                                      mixture)]):
+        s |= with_prefix(f"model.layers.{i}.", {
+            "input_layernorm.weight": (D,), "pre_ff_layernorm.weight": (D,), **part,
+            **with_prefix("feed_forward.", ffn)})
+    return {"model_type": "jamba", "hidden_size": D, "num_hidden_layers": 2,
+            "num_attention_heads": heads, "num_key_value_heads": KV, "num_experts": X,
+            "num_experts_per_tok": 2, "rms_norm_eps": 1e-6,
+            "tie_word_embeddings": False}, randoms(s)
 
 
 def lfm2(heads=2, KV=1, hd=4, F=12, W=3, X=0, FX=5):

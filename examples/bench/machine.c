@@ -3,9 +3,8 @@
 #include "machine.h"
 
 #include "base/error.h"
+#include "backends.h"
 #include "lrnn.h"
-
-#include "ggml-cpu.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -54,35 +53,10 @@ static void cpu_name(char * name, size_t name_size) {
 #endif
 }
 
-static void cpu_features(char * list, size_t list_size) {
-    const struct {
-        const char * name;
-        int          has;
-    } features[] = {
-        { "AVX", ggml_cpu_has_avx() },
-        { "AVX2", ggml_cpu_has_avx2() },
-        { "FMA", ggml_cpu_has_fma() },
-        { "AVX512", ggml_cpu_has_avx512() },
-        { "AMX_INT8", ggml_cpu_has_amx_int8() },
-        { "NEON", ggml_cpu_has_neon() },
-        { "SVE", ggml_cpu_has_sve() },
-        { "RVV", ggml_cpu_has_riscv_v() },
-        { "VSX", ggml_cpu_has_vsx() },
-    };
-
-    list[0] = '\0';
-    for (size_t i = 0; i < sizeof(features) / sizeof(features[0]); ++i) {
-        const size_t used = strlen(list);
-        if (features[i].has) {
-            snprintf(list + used, list_size - used, "%s%s", used > 0 ? " " : "", features[i].name);
-        }
-    }
-}
-
 void machine_describe(struct machine * m) {
     memset(m, 0, sizeof(*m));
     cpu_name(m->cpu, sizeof(m->cpu));
-    cpu_features(m->features, sizeof(m->features));
+    backends_cpu_features(m->features, sizeof(m->features));
     m->cpus = (int) sysconf(_SC_NPROCESSORS_ONLN);
     m->vector_bits = peak_loops_vector_bits();
 }

@@ -2,8 +2,6 @@
 
 #include "base/error.h"
 
-#include "ggml-cpu.h"
-
 #include <fnmatch.h>
 #include <inttypes.h>
 #include <math.h>
@@ -122,7 +120,7 @@ static bool run_shape(const struct op_bench_params * p, const struct bench_case 
 
     struct op_instance it = { 0 };
     bool               ok = true;
-    ggml_backend_cpu_set_n_threads(backend, (int) p->threads.v[p->threads.n - 1]);
+    ggml_backend_set_threads(backend, (int) p->threads.v[p->threads.n - 1]);
 
     // with the reference path, a shorter instance is checked
     if (!has_stock && s->tokens > REFERENCE_TOKENS_MAX) {
@@ -151,7 +149,7 @@ static bool run_shape(const struct op_bench_params * p, const struct bench_case 
         progress(what, user);
 
         r.threads = (int) p->threads.v[i];
-        ggml_backend_cpu_set_n_threads(backend, r.threads);
+        ggml_backend_set_threads(backend, r.threads);
         ok = r.rejected != NULL || !r.agrees || op_instance_time(&it, p, &r, err);
         if (ok) {
             result(&r, user);
@@ -165,7 +163,7 @@ bool op_bench_run(const struct op_bench_params * p, op_bench_progress progress,
         op_result_callback result, void * user, struct lrnn_error * err) {
     ggml_time_init();
 
-    ggml_backend_t backend = ggml_backend_cpu_init();
+    ggml_backend_t backend = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
     bool           ok = backend != NULL;
     if (!ok) {
         error_no_memory(err, "ggml's CPU backend");

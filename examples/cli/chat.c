@@ -328,7 +328,7 @@ static bool fill_state(struct chat * chat, struct lrnn_error * err) {
         return true;
     }
     if (!has_question(c)) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "the conversation is empty");
+        return error_bad_input(err, "the conversation is empty");
     }
     if (!lrnn_chat_tokenize(chat->format, c->messages, c->n - 1, chat->options->no_thinking,
                 &tokens, &n, NULL, err)) {
@@ -365,17 +365,16 @@ static bool read_old(const struct chat * chat, const char * path, const struct s
     char * data;
     size_t size;
     if (snprintf(json, sizeof(json), "%s.json", path) >= (int) sizeof(json)) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "the name of the file is too long");
+        return error_bad_input(err, "the name of the file is too long");
     }
     if (!read_file(json, &data, &size, err)) {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "%s: a state without a conversation", path);
+        return error_bad_file(err, "%s: a state without a conversation", path);
     }
     bool ok = conversation_read(
             c, tokens, chat->g->info.n_vocab, (struct slice) { data, size }, json, err);
     free(data);
     if (ok && tokens->n != f->length) {
-        ok = error_set(
-                err, LRNN_ERROR_BAD_FILE, "%s and %s are of different conversations", path, json);
+        ok = error_bad_file(err, "%s and %s are of different conversations", path, json);
     }
     return ok;
 }

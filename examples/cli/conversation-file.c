@@ -44,8 +44,8 @@ static bool read_tokens(struct json_value array, int64_t n_vocab, struct token_l
         struct lrnn_error * err) {
     struct json_value item;
     if (array.kind != JSON_ARRAY) {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "the tokens are %s; expected an array",
-                json_kind_name(array.kind));
+        return error_bad_file(
+                err, "the tokens are %s; expected an array", json_kind_name(array.kind));
     }
     out->n = 0;
     while (json_array_next(&array, &item)) {
@@ -56,7 +56,7 @@ static bool read_tokens(struct json_value array, int64_t n_vocab, struct token_l
         }
         const long long value = strtoll(text, &end, 10);
         if (end == text || *end != '\0' || value < 0 || value >= n_vocab) {
-            return error_set(err, LRNN_ERROR_BAD_FILE, "a token is %.*s; expected 0 to %" PRId64,
+            return error_bad_file(err, "a token is %.*s; expected 0 to %" PRId64,
                     item.size > 32 ? 32 : (int) item.size, item.data, n_vocab - 1);
         }
         const int32_t token = (int32_t) value;
@@ -82,15 +82,14 @@ static bool read_message(struct conversation * c, struct json_value message, int
     }
     if (json_read(message.data, message.size, paths, 3, v, &error) != JSON_OBJECT ||
             v[0].kind != JSON_STRING || v[1].kind != JSON_STRING) {
-        return error_set(
-                err, LRNN_ERROR_BAD_FILE, "message %" PRId64 " has no role or no content", c->n);
+        return error_bad_file(err, "message %" PRId64 " has no role or no content", c->n);
     }
     while (role < 3 && !json_string_is(v[0], roles[role], strlen(roles[role]))) {
         ++role;
     }
     bool ok = role < 3;
     if (!ok) {
-        error_set(err, LRNN_ERROR_BAD_FILE, "message %" PRId64 " has an unknown role", c->n);
+        error_bad_file(err, "message %" PRId64 " has an unknown role", c->n);
     }
     ok = ok && (v[2].kind == JSON_MISSING || read_tokens(v[2], n_vocab, &tokens, err));
     if (ok && !json_read_string(v[1], &content, &n_lone)) {
@@ -116,7 +115,7 @@ static bool read_all(struct conversation * c, struct token_list * sequence, int6
         json_path_parse(keys[i], strlen(keys[i]), &paths[i]);
     }
     if (json_read(data, size, paths, 2, v, &error) != JSON_OBJECT || v[0].kind != JSON_ARRAY) {
-        return error_set(err, LRNN_ERROR_BAD_FILE, "not a conversation written by /save");
+        return error_bad_file(err, "not a conversation written by /save");
     }
     while (json_array_next(&v[0], &item)) {
         if (!read_message(c, item, n_vocab, err)) {

@@ -4,11 +4,13 @@
 #include "base/error.h"
 #include "chat.h"
 #include "device-options.h"
+#include "draft-options.h"
 #include "generate.h"
 #include "generate/prompt.h"
 #include "generate/state-file.h"
 #include "interrupt.h"
 #include "line-input.h"
+#include "match.h"
 #include "output-check.h"
 #include "program.h"
 #include "output.h"
@@ -45,11 +47,12 @@ struct args {
     const char * file;
     bool         ids;
     bool         special;
+    bool         match;
 
     int64_t               n_predict;
     struct option_strings stops;
     bool                  jsonl;
-    int64_t               draft_lookup; // tokens of a draft; 0: none
+    struct draft_options  draft;
 
     double  temperature;
     int64_t top_k;
@@ -258,7 +261,8 @@ static bool generation_params(const struct args * args, const struct lrnn_chat *
         .sampler = { .seed = (uint64_t) args->seed },
         .stops = args->stops.v,
         .n_stops = args->stops.n,
-        .n_draft = (int32_t) args->draft_lookup,
+        .n_draft = args->draft.lookup,
+        .n_draft_mtp = args->draft.mtp,
         .chat = chat,
         .grammar = grammar,
         .keep = args->input == INPUT_LINES || args->chat || args->state_save != NULL,
@@ -283,7 +287,7 @@ static bool prepare(struct args * args, struct generator * g, const struct lrnn_
     }
     struct lrnn_generation_params p;
     struct lrnn_session_params    params = args->device.session;
-    params.n_rewind = args->draft_lookup > 0 ? (int32_t) args->draft_lookup + 1 : 0;
+    draft_options_session(&args->draft, &params);
     if (!generation_params(args, chat, grammar, &p, err)) {
         return false;
     }
@@ -324,7 +328,7 @@ static void print_summary(const struct generator * g, const struct args * args) 
     if (!args->greedy && args->seed >= 0) {
         snprintf(seed, sizeof(seed), "; seed %" PRId64, args->seed);
     }
-    if (args->draft_lookup > 0 && g->n_calls > 0) {
+    if (args->draft.lookup + args->draft.mtp > 0 && g->n_calls > 0) {
         snprintf(calls, sizeof(calls), ", %.2f per call", (double) g->n_new / (double) g->n_calls);
     }
     format_rate(g->n_prompt, g->prompt_us, "", read, sizeof(read));
@@ -336,29 +340,32 @@ static void print_summary(const struct generator * g, const struct args * args) 
 }
 
 static bool check_args(const struct args * args, struct lrnn_error * err) {
-    if (!device_options_check(&args->device, err)) {
+    if (!device_options_check(&args->device, err) || !draft_options_check(&args->draft, err)) {
         return false;
     }
     if (args->prompt != NULL && args->file != NULL) {
-        return error_set(
-                err, LRNN_ERROR_BAD_INPUT, "-p and -f both set the prompt; give only one of them");
+        return error_bad_input(err, "-p and -f both set the prompt; give only one of them");
     }
     if (args->chat && (args->ids || args->jsonl || args->special || args->n_predict == 0)) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
-                "--chat cannot be combined with --ids, --jsonl, --special "
-                "or -n 0");
+        return error_bad_input(err, "--chat cannot be combined with --ids, --jsonl, --special "
+                                    "or -n 0");
     }
     if (!args->chat && (args->chat_format != NULL || args->system != NULL || args->no_thinking)) {
-        return error_set(
-                err, LRNN_ERROR_BAD_INPUT, "--chat-format, --system and --no-thinking need --chat");
+        return error_bad_input(err, "--chat-format, --system and --no-thinking need --chat");
+    }
+    if (args->match && (args->chat || args->ids || args->jsonl || args->state_load != NULL ||
+                               args->state_save != NULL)) {
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
+                "--match cannot be combined with --chat, --ids, --jsonl, --state-load or "
+                "--state-save");
     }
     if (count_grammars(args) > 1) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
-                "--json, --json-schema, --regex and --grammar exclude each other");
+        return error_bad_input(
+                err, "--json, --json-schema, --regex and --grammar exclude each other");
     }
     for (int i = 0; i < args->stops.n; ++i) {
         if (args->stops.v[i][0] == '\0') {
-            return error_set(err, LRNN_ERROR_BAD_INPUT, "--stop is empty; expected a text");
+            return error_bad_input(err, "--stop is empty; expected a text");
         }
     }
     return true;
@@ -431,6 +438,8 @@ static enum exit_code run_model(
     } else {
         if (args->chat) {
             code = run_chat(args, g, chat, text, size);
+        } else if (args->match) {
+            code = match_lines(g->model, g->session, text, size);
         } else if (args->input == INPUT_LINES) {
             code = converse(args, g);
         } else {
@@ -468,9 +477,9 @@ static enum exit_code run(void * user) {
         return code;
     }
     args->greedy = args->greedy || args->temperature == 0.0;
-    args->input = args->prompt != NULL                             ? INPUT_OPTION
-                  : args->file == NULL && (args->chat || is_alone) ? INPUT_LINES
-                                                                   : INPUT_FILE;
+    args->input = args->prompt != NULL                                             ? INPUT_OPTION
+                  : args->file == NULL && !args->match && (args->chat || is_alone) ? INPUT_LINES
+                                                                                   : INPUT_FILE;
     if (args->n_predict == PREDICT_UNSET) {
         args->n_predict = args->chat ? -1 : PREDICT_DEFAULT;
     }
@@ -518,12 +527,15 @@ int main(int argc, char ** argv) {
         opt_required(opt_string("-m, --model", "M.gguf", &args.model, "the model")),
         opt_string("-p, --prompt", "TEXT", &args.prompt, "the text to continue"),
         opt_string("-f, --file", "FILE", &args.file,
-                "a file with the text to continue; the end of its last line is dropped (default: "
-                "-, stdin)"),
+                "a file with the text to continue, without its final newline (default: -, stdin)"),
         opt_flag("--ids", &args.ids,
                 "prompt and output are decimal token ids; implied if the model has no tokenizer"),
         opt_flag("--special", &args.special,
                 "turn the names of special tokens in the prompt into their ids"),
+
+        opt_flag("--match", &args.match,
+                "for a model of a regular expression: print yes or no for each line of the text, "
+                "whether it matches as a whole; exit code 3 if one does not"),
 
         opt_group("Chat"),
         opt_flag("--chat", &args.chat,
@@ -539,10 +551,7 @@ int main(int argc, char ** argv) {
                 "tokens to generate; 0: only read the prompt, -1: until the model ends the text "
                 "(default: 128, or -1 for each answer of a chat)"),
         opt_strings("--stop", "TEXT", &args.stops, "stop before this text; may be repeated"),
-        opt_int("--draft-lookup", "N", &args.draft_lookup, 0, LRNN_DRAFT_MAX,
-                "guess up to N tokens from earlier text and check them in one call: faster where "
-                "text repeats. With Q8_0 and Q4_0 matrices the output is the same; with others, "
-                "rounding may decide between close tokens. 0: off"),
+        DRAFT_OPTIONS(args.draft),
 
         opt_group("Structured output"),
         opt_flag("--json", &args.json, "generate a JSON object"),
@@ -565,7 +574,7 @@ int main(int argc, char ** argv) {
         opt_float("--repeat-penalty", "X", &args.repeat_penalty, 1e-6, 1e6,
                 "make recent tokens less likely; 1: off"),
         opt_int("--repeat-last", "N", &args.repeat_last, 0, 4096,
-                "number of recent tokens; 0: none"),
+                "how many recent tokens the penalty covers; 0: none"),
         opt_int("-s, --seed", "N", &args.seed, SEED_RANDOM, 1e15,
                 "random seed; -1: a new one (default: that of the loaded state, or -1)"),
 
@@ -599,7 +608,8 @@ int main(int argc, char ** argv) {
                  "-m M.gguf -f FILE [options]      continue a file\n"
                  "-m M.gguf [options] < FILE       continue stdin\n"
                  "-m M.gguf                        on a terminal: line by line\n"
-                 "-m M.gguf --chat [options]       a conversation",
+                 "-m M.gguf --chat [options]       a conversation\n"
+                 "-m M.gguf --match -p TEXT        yes or no",
         .examples = "lrnn-cli -m model.gguf -p 'Once upon a time' -n 64 --state-save tale.state\n"
                     "lrnn-cli -m model.gguf -p ' and then' -n 64 --state-load tale.state --jsonl",
         OPTIONS(options),

@@ -85,10 +85,36 @@ bool backends_why_no_gpu(char * text, size_t text_size) {
     return true;
 }
 
+void backends_cpu_features(char * list, size_t list_size) {
+    static const char * const shown[] = { "AVX", "AVX2", "FMA", "AVX512", "AVX512_VNNI",
+        "AVX512_BF16", "AMX_INT8", "NEON", "SVE", "RISCV_V", "VSX" };
+
+    ggml_backend_reg_t cpu = ggml_backend_reg_by_name("CPU");
+    union {
+        void *                      pointer;
+        ggml_backend_get_features_t get;
+    } found = { .pointer = cpu != NULL ? ggml_backend_reg_get_proc_address(
+                                                 cpu, "ggml_backend_get_features")
+                                       : NULL };
+    size_t used = 0;
+    list[0] = '\0';
+    if (found.pointer == NULL) {
+        return;
+    }
+    for (const struct ggml_backend_feature * f = found.get(cpu); f->name != NULL; ++f) {
+        for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]) && used < list_size; ++i) {
+            if (strcmp(f->name, shown[i]) == 0) {
+                used += (size_t) snprintf(
+                        list + used, list_size - used, "%s%s", used > 0 ? " " : "", f->name);
+            }
+        }
+    }
+}
+
 const char * backends_cuda_notice(void) {
 #ifdef LRNN_CUDA_COMPILED
     return "CUDA kernels: compiled (" LRNN_CUDA_COMPILED
-           "), PTX executed on a CPU, never run on a GPU";
+           "), run on a software device, never on a GPU";
 #else
     return "";
 #endif

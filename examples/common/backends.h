@@ -1,6 +1,6 @@
 #pragma once
 
-// ggml's backends: their start, their messages, and GPUs that are missing.
+// ggml's backends: their start, their messages, the CPU's features, and GPUs that are missing.
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,6 +22,9 @@ bool backends_have_gpu(void);
 // True if this build has the CUDA backend, but found no GPU. `text` is then "no CUDA GPU was
 // found", followed by the reason if CUDA gave one.
 bool backends_why_no_gpu(char * text, size_t text_size);
+
+// The instruction sets that the kernels of the CPU use, separated by spaces.
+void backends_cpu_features(char * list, size_t list_size);
 
 // How the CUDA backend of this build was compiled and tested, in one sentence; "" without CUDA.
 const char * backends_cuda_notice(void);

@@ -42,6 +42,10 @@ struct device_options {
     opt_choice("--cache-type", "f16|f32|q8_0", (int *) &(c).session.cache_type, \
             "number format of the attention cache")
 
+#define DEVICE_STATE_TYPE(c)                                                         \
+    opt_choice("--state-type", "f32|bf16|f16|q8_0", (int *) &(c).session.state_type, \
+            "round recurrent states to this number format after every token: slow, to measure it")
+
 #define DEVICE_HUGE_PAGES(c)                                                                 \
     opt_flag("--no-huge-pages", &(c).model.no_huge_pages,                                    \
             "leave the weights in the mapped file, where processes share them (default: on " \

@@ -5,8 +5,8 @@
 #include "program.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static void * checked(void * memory, size_t size) {
     if (memory == NULL) {
@@ -33,7 +33,13 @@ void * program_alloc_in(struct arena * arena, size_t n, size_t size) {
 }
 
 char * program_print_args_in(struct arena * arena, const char * format, va_list args) {
-    return checked(arena_print_args(arena, format, args), strlen(format));
+    va_list again;
+    va_copy(again, args);
+    const int n = vsnprintf(NULL, 0, format, args);
+    char *    text = n >= 0 ? program_alloc_in(arena, (size_t) n + 1, 1) : checked(NULL, 0);
+    vsnprintf(text, (size_t) n + 1, format, again);
+    va_end(again);
+    return text;
 }
 
 char * program_print_in(struct arena * arena, const char * format, ...) {

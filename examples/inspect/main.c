@@ -135,6 +135,9 @@ static void print_model(
         printf("\npattern           %s (R recurrent, A attention, B both, F neither)",
                 info->layers);
     }
+    if (info->has_draft_block) {
+        printf("\ndraft block       yes: lrnn-cli and lrnn-server have --draft-mtp");
+    }
     printf("\nwidth             %" PRId64 "\n", info->n_embd);
     printf("vocabulary        %" PRId64, info->n_vocab);
     print_id("bos", info->bos);
@@ -326,6 +329,7 @@ static void print_model_json(
     int_or_null(&w, "n_layer", true, info->n_layer);
     int_or_null(&w, "n_layer_attention", true, info->n_layer_attention);
     text_line(&w, "layers", info->layers);
+    json_bool(json_line(&w, 2), "draft_block", info->has_draft_block);
     int_or_null(&w, "n_embd", true, info->n_embd);
     int_or_null(&w, "n_vocab", true, info->n_vocab);
     int_or_null(&w, "bos", info->bos >= 0, info->bos);
@@ -367,11 +371,16 @@ static void print_device(struct json_writer * w, ggml_backend_dev_t dev) {
     const char * type = type_name(ggml_backend_dev_type(dev));
     const char * backend = ggml_backend_reg_name(ggml_backend_dev_backend_reg(dev));
     size_t       free_bytes, total_bytes;
+    char         features[128] = "";
 
     ggml_backend_dev_memory(dev, &free_bytes, &total_bytes);
+    if (ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_CPU) {
+        backends_cpu_features(features, sizeof(features));
+    }
     if (w == NULL) {
-        printf("%-10s %s, %s (%s), %.1f GiB of memory, %.1f free\n", name, type, what, backend,
-                (double) total_bytes / (1 << 30), (double) free_bytes / (1 << 30));
+        printf("%-10s %s, %s (%s%s%s), %.1f GiB of memory, %.1f free\n", name, type, what, backend,
+                features[0] != '\0' ? ": " : "", features, (double) total_bytes / (1 << 30),
+                (double) free_bytes / (1 << 30));
         return;
     }
     json_object(json_line(w, 4), NULL);
@@ -379,6 +388,7 @@ static void print_device(struct json_writer * w, ggml_backend_dev_t dev) {
     json_string(w, "backend", backend);
     json_string(w, "type", type);
     json_string(w, "description", what);
+    json_string(w, "features", features);
     json_int(json_line(w, 6), "memory_bytes", (int64_t) total_bytes);
     json_int(w, "memory_free_bytes", (int64_t) free_bytes);
     json_end(w);

@@ -39,10 +39,11 @@ static bool read_ids(const char * path, int32_t ** ids, int64_t * n_ids, struct 
     const bool ok = npy_is(data, size) ? npy_read_int32(data, size, ids, n_ids, &why)
                                        : token_ids_parse(data, size, ids, n_ids, &why);
     free(data);
-    if (!ok) {
-        return error_set(err, why.kind, "%s: %s", path, why.text);
+    if (!ok) { // the input that is bad is a file
+        return error_set(err, why.kind == LRNN_ERROR_BAD_INPUT ? LRNN_ERROR_BAD_FILE : why.kind,
+                "%s: %s", path, why.text);
     }
-    return *n_ids > 0 || error_bad_input(err, "%s: no token ids", path);
+    return *n_ids > 0 || error_bad_file(err, "%s: no token ids", path);
 }
 
 // Writes the logits of one call, after checking that all of them are finite.
@@ -148,7 +149,7 @@ static enum exit_code run(void * arg) {
     }
     if (!read_ids(args->tokens, &ids, &n_ids, &err)) {
         free(ids);
-        return program_fail(EXIT_CODE_DATA, "%s", err.text);
+        return program_error(&err);
     }
     struct lrnn_model * model = device_options_load(&args->device, args->model, args->quiet, &err);
     const bool          ok = model != NULL && compute_logits(args, model, ids, n_ids, &err);

@@ -217,7 +217,10 @@ static bool run_files_make(const struct run_plan * plan, int i, struct run_files
     if (plan->n_shards > 1) {
         snprintf(shard, sizeof(shard), ".%" PRId64 "-of-%" PRId64, plan->shard, plan->n_shards);
     }
-    const int n_name = snprintf(f->name, sizeof(f->name), "%.*s", (int) n, name);
+    const enum lrnn_state_type state = args->device.session.state_type;
+    const bool                 rounded = state != LRNN_STATE_F32 && args->names.n == 0;
+    const int n_name = snprintf(f->name, sizeof(f->name), "%.*s%s%s", (int) n, name,
+            rounded ? "-state-" : "", rounded ? lrnn_state_type_name(state) : "");
     const int n_file =
             snprintf(file, sizeof(file), "%s.%s%s.nll", f->name, args->data.data.preset, shard);
     sanitize(file);
@@ -671,6 +674,7 @@ enum exit_code run_main(int argc, char ** argv) {
         opt_group("Computation"),
         DEVICE_THREADS(args.device),
         DEVICE_OPTIONS(args.device),
+        DEVICE_STATE_TYPE(args.device),
         opt_alias("--group",
                 opt_int("--parallel", "N", &args.parallel, 1, 4096,
                         "windows evaluated together (default: 4; 1 with --reset never)")),

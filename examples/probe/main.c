@@ -24,6 +24,7 @@ struct args {
     const char *          automaton;
     struct option_ints    lengths;
     struct option_ints    sample;
+    const char *          sequence;
     int64_t               trials;
     int64_t               seed;
     const char *          text_file;
@@ -193,7 +194,10 @@ static enum exit_code probe_model(const struct args * args, const char * path,
     if (has_task(args)) {
         task = find_task(args, model, p->task, sizeof(p->task), &err);
         p->chance = task != NULL ? task_chance(task) : 0.0;
-        ok = task != NULL && check_task(args, first, p, &err) && probe(args, model, task, p, &err);
+        ok = task != NULL && check_task(args, first, p, &err) &&
+             (args->sequence != NULL ? sequence_ask(model, task, &args->device.session,
+                                               args->sequence, &p->sequence, &err)
+                                     : probe(args, model, task, p, &err));
     }
     ok = ok && (!args->eigenvalues || is_stopped(p) ||
                        count_eigenvalues(args, model, task, &p->spectrum, &err));
@@ -210,7 +214,7 @@ static enum exit_code probe_model(const struct args * args, const char * path,
 //
 
 static void print_results(const struct args * args, const struct probed * probed, int n) {
-    enum { ACROSS = 3 }; // columns of a table that fit on a terminal
+    enum { ACROSS = 2 }; // models of a table that fit on a terminal
 
     if (args->json) {
         output_json(stdout, probed, n, args->sample.n == 0);
@@ -218,6 +222,11 @@ static void print_results(const struct args * args, const struct probed * probed
     }
     if (args->horizon) {
         output_horizons(stdout, probed, n);
+    } else if (args->sequence != NULL) {
+        for (int i = 0; i < n; ++i) {
+            printf("%s", i > 0 ? "\n" : "");
+            sequence_print(stdout, probed[i].name, &probed[i].sequence);
+        }
     } else if (args->sample.n > 0) {
         output_scores(stdout, probed, n, args->sample.v[0], args->sample.v[1]);
     } else if (has_task(args)) {
@@ -263,6 +272,12 @@ static enum exit_code check_args(const struct args * args) {
                 "--horizon needs a task and every position; expected none of --sample, -f and "
                 "--tokens");
     }
+    if (args->sequence != NULL &&
+            (args->sample.n != 0 || args->horizon || !has_task(args) || args->svg != NULL)) {
+        return program_fail(EXIT_CODE_USAGE,
+                "--sequence gives the letters of a task; expected none of --sample, --horizon, "
+                "--svg, -f and --tokens");
+    }
     if (!has_task(args) && !args->eigenvalues) {
         return program_fail(EXIT_CODE_USAGE,
                 "-f and --tokens need --eigenvalues: a text has no answers to check");
@@ -302,6 +317,7 @@ static enum exit_code run(void * user) {
     }
     for (int i = 0; i < n; ++i) {
         eigenvalues_free(&probed[i].spectrum);
+        sequence_free(&probed[i].sequence);
     }
     return code == EXIT_CODE_OK && stopped ? EXIT_CODE_STOPPED : code;
 }
@@ -318,8 +334,9 @@ int main(int argc, char ** argv) {
         opt_required(opt_strings("-m, --model", "M.gguf", &args.models,
                 "a model; may be repeated, the results are shown side by side")),
         opt_string("--task", "TASK", &args.task,
-                "parity, mod:M, S3 to S7, A3 to A7, S5:2 (letters of at most two swaps), "
-                "mod-arith, mod-brackets or automaton (default: the task in the model file)"),
+                "parity, mod:M, S3 to S7, A3 to A7, S5:swaps, S5:2 (letters of at most two swaps), "
+                "S5:3-cycles, S5:4-tokens, mod-arith:M, mod-brackets:M or automaton (default: the "
+                "task in the model file)"),
         opt_string("--automaton", "FILE", &args.automaton,
                 "an automaton in the format of lrnn-convert automaton, instead of --task"),
         opt_ints("--length", "LIST", &args.lengths, 1, 1e12,
@@ -328,6 +345,9 @@ int main(int argc, char ** argv) {
         opt_ints("--sample", "LO,HI", &args.sample, 3, 1e9,
                 "instead of --length: sequences of random lengths, and only the last answer, as in "
                 "Grazzi et al. (default: off)"),
+        opt_string("--sequence", "LETTERS", &args.sequence,
+                "instead of random letters: show the answer of the model after each of these, such "
+                "as '( 3 * ( 2 - 4 ) ) ='"),
         opt_int("-s, --seed", "N", &args.seed, 0, 9e15, "random seed of the sequences"),
 
         opt_group("Why"),
@@ -349,6 +369,7 @@ int main(int argc, char ** argv) {
         opt_group("Computation"),
         DEVICE_THREADS(args.device),
         DEVICE_OPTIONS(args.device),
+        DEVICE_STATE_TYPE(args.device),
         DEVICE_BATCH(args.device),
     };
     const struct program program = {
@@ -356,6 +377,7 @@ int main(int argc, char ** argv) {
         .summary = "measures whether a model tracks a state, how far, and with which eigenvalues",
         .usage = "-m M.gguf --length 256,65536       accuracy by position\n"
                  "-m M.gguf --sample 40,256          the score of the paper\n"
+                 "-m M.gguf --sequence '1 0 1'       answers to given letters\n"
                  "-m M.gguf --horizon                up to where tracking is certain\n"
                  "-m M.gguf --eigenvalues [-f TEXT]  eigenvalues of the transitions",
         .examples = "lrnn-probe -m s5.gguf -m s5-01.gguf --length 100-1000000*10 --trials 1\n"

@@ -9,6 +9,11 @@
 
 enum { BAR = 24 };
 
+// The share of sequences whose answers up to this length are all right.
+static double without_error(const struct probe_row * row) {
+    return row->n_sequences == 0 ? NAN : (double) row->n_all_right / (double) row->n_sequences;
+}
+
 static double accuracy(const struct probe_row * row) {
     return row->n_asked == 0 ? NAN : (double) row->n_right / (double) row->n_asked;
 }
@@ -28,15 +33,18 @@ static void bar(FILE * out, double share) {
 void output_lengths(FILE * out, const struct probed * probed, int n, int64_t n_sequences) {
     fprintf(out,
             "%s: chance %.3f, %" PRId64
-            " sequence%s; accuracy and scaled accuracy at positions up to the length\n\n",
+            " sequence%s; accuracy and scaled accuracy at positions up to the length,\n"
+            "and the share of sequences without any error up to there\n\n",
             probed[0].task, probed[0].chance, n_sequences, n_sequences == 1 ? "" : "s");
     fprintf(out, "%10s", "");
     for (int i = 0; i < n; ++i) {
-        fprintf(out, "  %-20.20s", probed[i].name);
+        char name[128 + 16 + 1];
+        snprintf(name, sizeof(name), "%s %s", probed[i].name, probed[i].eigenvalues);
+        fprintf(out, "  %-30.30s", name);
     }
     fprintf(out, "\n%10s", "length");
     for (int i = 0; i < n; ++i) {
-        fprintf(out, "  %-20s", probed[i].eigenvalues);
+        fprintf(out, "  %7s  %7s  %9s%s", "answers", "scaled", "sequences", n == 1 ? "" : "   ");
     }
     fprintf(out, "\n");
     for (int r = 0; r < probed[0].result.n_rows; ++r) {
@@ -44,10 +52,11 @@ void output_lengths(FILE * out, const struct probed * probed, int n, int64_t n_s
         for (int i = 0; i < n; ++i) {
             const struct probe_row * row = &probed[i].result.rows[r];
             if (row->n_asked == 0) {
-                fprintf(out, "  %-20s", "-");
+                fprintf(out, "  %-30s", "-");
             } else {
-                fprintf(out, "  %7.4f  %7.4f%s", accuracy(row), probe_scaled(row, probed[i].chance),
-                        n == 1 ? "" : "    ");
+                fprintf(out, "  %7.4f  %7.4f  %9.4f%s", accuracy(row),
+                        probe_scaled(row, probed[i].chance), without_error(row),
+                        n == 1 ? "" : "   ");
             }
         }
         fputs(n == 1 ? "  " : "\n", out);
@@ -272,6 +281,10 @@ void output_json(FILE * out, const struct probed * probed, int n, bool by_length
         if (p->horizon.n_rows > 0) {
             json_horizon(&w, p);
         }
+        if (p->sequence.n > 0) {
+            json_string(&w, "task", p->task);
+            sequence_json(&w, &p->sequence);
+        }
         if (p->spectrum.layers != NULL) {
             json_spectrum(&w, &p->spectrum);
         }
@@ -288,35 +301,56 @@ void output_json(FILE * out, const struct probed * probed, int n, bool by_length
 
 enum { CHART_MODELS_MAX = 64 };
 
+// A curve per model, by position.
+struct chart_curves {
+    struct chart_series series[CHART_MODELS_MAX];
+    double x[CHART_MODELS_MAX][PROBE_LENGTHS_MAX], y[CHART_MODELS_MAX][PROBE_LENGTHS_MAX];
+};
+
 // What the panels of a chart point to.
 struct chart_data {
-    struct chart_series curves[CHART_MODELS_MAX], spectra[CHART_MODELS_MAX];
-    struct chart_panel  panels[CHART_MODELS_MAX + 1];
+    struct chart_curves curves[2];
+    struct chart_series spectra[CHART_MODELS_MAX];
+    struct chart_panel  panels[CHART_MODELS_MAX + 2];
     int                 n_panels;
-    double x[CHART_MODELS_MAX][PROBE_LENGTHS_MAX], y[CHART_MODELS_MAX][PROBE_LENGTHS_MAX];
-    double bins[EIGENVALUES_BINS + 1], shares[CHART_MODELS_MAX][EIGENVALUES_BINS];
-    char   names[CHART_MODELS_MAX][96];
+    double              bins[EIGENVALUES_BINS + 1], shares[CHART_MODELS_MAX][EIGENVALUES_BINS];
+    char                names[CHART_MODELS_MAX][96];
 };
 
 _Static_assert((int) HORIZON_ROWS_MAX <= (int) PROBE_LENGTHS_MAX, "x and y have room for both");
 
-// The curves of all models in one panel: scaled accuracies, or spreads relative to the margin.
-static void add_curves(struct chart_data * d, const struct probed * probed, int n, bool horizon) {
+enum curve { CURVE_SCALED, CURVE_SEQUENCES, CURVE_HORIZON };
+
+static double curve_y(const struct probed * p, int r, enum curve what) {
+    const struct probe_row * row = &p->result.rows[r];
+    switch (what) {
+        case CURVE_SCALED: return probe_scaled(row, p->chance);
+        case CURVE_SEQUENCES: return without_error(row);
+        case CURVE_HORIZON: break;
+    }
+    return p->horizon.margin > 0.0 ? p->horizon.rows[r].spread / p->horizon.margin : NAN;
+}
+
+// The curves of all models in one panel.
+static void add_curves(
+        struct chart_data * d, const struct probed * probed, int n, enum curve what) {
+    static const char * const Y_LABELS[] = { "scaled accuracy", "sequences without error",
+        "spread / margin" };
+    struct chart_curves *     c = &d->curves[what == CURVE_SEQUENCES];
+    const bool                horizon = what == CURVE_HORIZON;
     for (int i = 0; i < n; ++i) {
-        const struct probe_result * result = &probed[i].result;
-        const struct horizon *      h = &probed[i].horizon;
-        const int                   n_rows = horizon ? h->n_rows : result->n_rows;
+        const struct probed * p = &probed[i];
+        const int             n_rows = horizon ? p->horizon.n_rows : p->result.n_rows;
         for (int r = 0; r < n_rows; ++r) {
-            d->x[i][r] = (double) (horizon ? h->rows[r].position : result->rows[r].length);
-            d->y[i][r] = !horizon          ? probe_scaled(&result->rows[r], probed[i].chance)
-                         : h->margin > 0.0 ? h->rows[r].spread / h->margin
-                                           : NAN;
+            c->x[i][r] =
+                    (double) (horizon ? p->horizon.rows[r].position : p->result.rows[r].length);
+            c->y[i][r] = curve_y(p, r, what);
         }
-        d->curves[i] = (struct chart_series) {
+        c->series[i] = (struct chart_series) {
             .name = d->names[i],
             .n = n_rows,
-            .x = d->x[i],
-            .y = d->y[i],
+            .x = c->x[i],
+            .y = c->y[i],
             .color = i,
             .dash = i,
         };
@@ -324,12 +358,12 @@ static void add_curves(struct chart_data * d, const struct probed * probed, int 
     d->panels[d->n_panels++] = (struct chart_panel) {
         .title = horizon ? "tracking horizon: where the spread reaches the margin" : probed[0].task,
         .x_label = "position",
-        .y_label = horizon ? "spread / margin" : "scaled accuracy",
-        .zero = horizon ? NULL : "chance",
+        .y_label = Y_LABELS[what],
+        .zero = what == CURVE_SCALED ? "chance" : NULL,
         .x_scale = CHART_LOG2,
         .y_max = horizon ? 2.0 : 0.0,
         .height = 260,
-        .series = d->curves,
+        .series = c->series,
         .n_series = n,
     };
 }
@@ -360,7 +394,7 @@ static void add_spectrum(struct chart_data * d, const struct eigenvalues * spect
 }
 
 void output_svg(FILE * out, const struct probed * probed, int n) {
-    struct chart_stack stacks[CHART_MODELS_MAX + 1] = { 0 };
+    struct chart_stack stacks[CHART_MODELS_MAX + 2] = { 0 };
     struct chart_data  d = { .n_panels = 0 };
 
     n = n < CHART_MODELS_MAX ? n : CHART_MODELS_MAX;
@@ -370,8 +404,11 @@ void output_svg(FILE * out, const struct probed * probed, int n) {
     for (int b = 0; b <= EIGENVALUES_BINS; ++b) {
         d.bins[b] = -1.0 + 2.0 * b / EIGENVALUES_BINS;
     }
-    if (probed[0].horizon.n_rows > 0 || probed[0].result.n_rows > 1) {
-        add_curves(&d, probed, n, probed[0].horizon.n_rows > 0);
+    if (probed[0].horizon.n_rows > 0) {
+        add_curves(&d, probed, n, CURVE_HORIZON);
+    } else if (probed[0].result.n_rows > 1) {
+        add_curves(&d, probed, n, CURVE_SCALED);
+        add_curves(&d, probed, n, CURVE_SEQUENCES);
     }
     for (int i = 0; i < n; ++i) {
         if (probed[i].spectrum.layers != NULL) {

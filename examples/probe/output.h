@@ -5,6 +5,7 @@
 #include "eigenvalues.h"
 #include "horizon.h"
 #include "eval/tasks/probe.h"
+#include "sequence.h"
 
 #include <stdio.h>
 
@@ -17,9 +18,11 @@ struct probed {
     struct probe_result result;
     struct eigenvalues  spectrum; // no layers: not counted
     struct horizon      horizon;  // no rows: not measured
+    struct sequence     sequence; // no letters: not asked
 };
 
-// Accuracy by length, one column per model. All models have the same task.
+// Accuracy by length, and the share of sequences without any error up to that length. All models
+// have the same task.
 void output_lengths(FILE * out, const struct probed * probed, int n, int64_t n_sequences);
 
 // The score of the paper, one row per model.
@@ -34,5 +37,6 @@ void output_eigenvalues(FILE * out, const struct probed * probed);
 
 void output_json(FILE * out, const struct probed * probed, int n, bool by_length);
 
-// One panel for all accuracies or spreads, and one per model for its eigenvalues.
+// One panel for all accuracies and one for the shares of sequences without error, or one for all
+// spreads; and one per model for its eigenvalues.
 void output_svg(FILE * out, const struct probed * probed, int n);

@@ -25,15 +25,24 @@ import threading
 import weakref
 from ctypes import (CFUNCTYPE, POINTER, c_bool, c_char_p, c_double, c_float, c_int, c_int32,
                     c_int64, c_size_t, c_uint, c_uint64, c_void_p)
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from json import dumps
 from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 __all__ = ["CACHE_F16", "CACHE_F32", "CACHE_Q8_0", "CancelledError", "Chat", "Decoder",
            "DeviceError", "Error", "FileError", "Generation", "Grammar", "InputError",
            "InternalError", "MemoryShortError", "Model", "ModelError", "NotFiniteError",
-           "NotFoundError", "Sampler", "Session", "SystemCallError", "ggml_version", "version"]
+           "NotFoundError", "STATE_BF16", "STATE_F16", "STATE_F32", "STATE_Q8_0", "Sampler",
+           "Session", "SystemCallError", "ggml_version", "version"]
+
+Text = str | bytes | bytearray | memoryview
+FilePath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+Tokens = npt.NDArray[np.int32]
+Logits = npt.NDArray[np.float32]
 
 # Before 1.0, a minor version may change the API.
 API_VERSION = "0.3"
@@ -146,6 +155,7 @@ class _ModelInfo(ctypes.Structure):
         ("cache_bytes", c_int64),
         ("identity", c_uint64),
         ("cheap_exact_cuts", c_bool),
+        ("has_draft_block", c_bool),
         ("has_tokenizer", c_bool),
         ("bos", c_int32),
         ("eos", c_int32),
@@ -163,7 +173,9 @@ class _SessionParams(ctypes.Structure):
         ("n_batch", c_int32),
         ("n_cache", c_int32),
         ("cache_type", c_int),
+        ("state_type", c_int),
         ("exact_cuts", c_bool),
+        ("draft_block", c_bool),
         ("trace_kinds", c_uint),
         ("trace", _trace),
         ("trace_user", c_void_p),
@@ -212,6 +224,7 @@ class _GenerationParams(ctypes.Structure):
         ("stops", POINTER(c_char_p)),
         ("n_stops", c_int32),
         ("n_draft", c_int32),
+        ("n_draft_mtp", c_int32),
         ("chat", c_void_p),
         ("grammar", c_void_p),
         ("ignore_eos", c_bool),
@@ -234,6 +247,7 @@ _STRUCTS = [_Error, _ModelParams, _ModelInfo, _SessionParams, _Input, _SamplerPa
             _GenerationParams, _Generated]
 
 CACHE_F16, CACHE_F32, CACHE_Q8_0 = range(3)
+STATE_F32, STATE_BF16, STATE_F16, STATE_Q8_0 = range(4)
 
 _TOKENIZE_ADD_BOS = 1 << 0
 _TOKENIZE_ADD_EOS = 1 << 1
@@ -348,12 +362,12 @@ _free = ctypes.CDLL(None).free
 _free.restype, _free.argtypes = None, [c_void_p]
 
 
-def version():
+def version() -> str:
     """The version of the library, such as "0.3.0"."""
     return _lib.lrnn_version().decode()
 
 
-def ggml_version():
+def ggml_version() -> str:
     """The version of its ggml."""
     return _lib.lrnn_ggml_version().decode()
 
@@ -454,6 +468,9 @@ class _Handle:
         weakref.finalize(self, _release, free, pointer, needs)
 
 
+_Self = TypeVar("_Self", bound="_Object")
+
+
 class _Object:
     """An object with a handle and a lock. The library allows one thread at a time."""
 
@@ -470,16 +487,16 @@ class _Object:
             raise Error(f"the {type(self).__name__.lower()} is closed")
         return handle
 
-    def close(self):
+    def close(self) -> None:
         """Frees the object, as soon as no other object needs it. May be called again."""
         with self._lock:
             self._handle = None
 
-    def __enter__(self):
+    def __enter__(self: _Self) -> _Self:
         self._open()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -504,7 +521,11 @@ class Model(_Object):
 
     _grammars = None                       # what its grammars share, once there is one
 
-    def __init__(self, path, *, progress=None, log=None, **params):
+    info: Any                              # a ModelInfo
+
+    def __init__(self, path: FilePath, *, progress: Callable[[float], object] | None = None,
+                 log: Callable[[int, str], object] | None = None,
+                 **params: int | bool | str | None) -> None:
         super().__init__()
         callbacks = {}                     # must live as long as the model
         if progress is not None:
@@ -520,7 +541,8 @@ class Model(_Object):
         self.info = ModelInfo(*(v.decode(errors="replace") if isinstance(v, bytes) else v
                                 for v in values))
 
-    def tokenize(self, text, *, add_bos=True, add_eos=False, parse_special=False):
+    def tokenize(self, text: Text, *, add_bos: bool = True, add_eos: bool = False,
+                 parse_special: bool = False) -> Tokens:
         """The tokens of a str, or of bytes, as an int32 array. bos and eos are added if the model
         wants them. `parse_special` turns the names of special tokens into their ids."""
         data = _bytes(text, "text")
@@ -532,13 +554,13 @@ class Model(_Object):
                  ctypes.byref(n_tokens))
         return _taken(tokens, n_tokens.value)
 
-    def detokenize(self, tokens, *, continues=False):
+    def detokenize(self, tokens: npt.ArrayLike, *, continues: bool = False) -> str:
         """The text of tokens. With `continues` it follows earlier text and keeps a leading space.
         Bytes that are not UTF-8 become U+FFFD."""
         with Decoder(self, continues=continues) as decoder:
             return "".join([decoder.push(token) for token in _tokens(tokens)]) + decoder.end()
 
-    def token_bytes(self, token):
+    def token_bytes(self, token: int) -> bytes:
         """The bytes of a token, or the name of a special one."""
         handle, size = self._open(), c_size_t()
         data = _lib.lrnn_token_bytes(handle.pointer, _int(token, c_int32, "token"),
@@ -547,7 +569,7 @@ class Model(_Object):
             raise InputError(f"token {token} does not exist, or the model has no tokenizer")
         return ctypes.string_at(data, size.value)
 
-    def is_special(self, token):
+    def is_special(self, token: int) -> bool:
         """Whether a token is not text: a control token, an unknown or an unused one."""
         handle = self._open()
         return _lib.lrnn_token_is_special(handle.pointer, self._token(token))
@@ -564,10 +586,12 @@ class Session(_Object):
     """Runs a model and owns sequences 0 to n_seqs - 1.
 
     `params` are fields of struct lrnn_session_params: n_threads, n_seqs, n_rewind, n_batch,
-    n_cache, cache_type (CACHE_F16, CACHE_F32 or CACHE_Q8_0), exact_cuts. The default of exact_cuts
-    is that of lrnn-perplexity: True where it costs less than 10 %, info.cheap_exact_cuts."""
+    n_cache, cache_type (CACHE_F16, CACHE_F32 or CACHE_Q8_0), state_type (STATE_F32, STATE_BF16,
+    STATE_F16 or STATE_Q8_0: round states after every token), exact_cuts, draft_block. The default
+    of exact_cuts is that of lrnn-perplexity: True where it costs less than 10 %,
+    info.cheap_exact_cuts."""
 
-    def __init__(self, model, **params):
+    def __init__(self, model: Model, **params: int | bool) -> None:
         super().__init__()
         needed = _opened(model, Model, "model")
         params.setdefault("exact_cuts", model.info.cheap_exact_cuts)
@@ -581,12 +605,14 @@ class Session(_Object):
             handle = self._open()
             return _checked(function, handle.pointer, _int(seq, c_int32, "seq"), *arguments)
 
-    def eval(self, tokens, seq=0, *, n_logits=1):
+    def eval(self, tokens: npt.ArrayLike, seq: int = 0, *,
+             n_logits: int | None = 1) -> Logits:
         """Appends tokens to a sequence. Returns the logits after the last `n_logits` of them, None:
         after all, as a float32 array [n_logits, n_vocab]."""
         return self.eval_batch({seq: tokens}, n_logits=n_logits)[seq]
 
-    def eval_batch(self, inputs, *, n_logits=1):
+    def eval_batch(self, inputs: Mapping[int, npt.ArrayLike], *,
+                   n_logits: int | None = 1) -> dict[int, Logits]:
         """Appends tokens to several sequences at once: inputs {seq: tokens}. Returns the logits of
         each, as `eval` does: {seq: array}."""
         arrays = {seq: _tokens(tokens) for seq, tokens in inputs.items()}
@@ -613,7 +639,7 @@ class Session(_Object):
             raise Error(f"the last call computed no logits with row number {i}")
         return np.ctypeslib.as_array(data, (self.model.info.n_vocab,))
 
-    def logits(self, i=0):
+    def logits(self, i: int = 0) -> Logits:
         """Row `i` of the logits of the last call, in the order of its inputs: [n_vocab]. After
         `load`, row 0 holds the saved logits, if any."""
         with self._lock:
@@ -627,32 +653,34 @@ class Session(_Object):
                 raise InputError(f"sequence {seq} does not exist")
             return count
 
-    def length(self, seq=0):
+    def length(self, seq: int = 0) -> int:
         """The number of tokens in a sequence."""
         return self._count(_lib.lrnn_seq_length, seq)
 
-    def rewindable(self, seq=0):
+    def rewindable(self, seq: int = 0) -> int:
         """How many tokens can be rewound."""
         return self._count(_lib.lrnn_seq_rewindable, seq)
 
-    def reset(self, seq=0):
+    def reset(self, seq: int = 0) -> None:
         """Empties a sequence."""
         self._call(_lib.lrnn_seq_reset, seq)
 
-    def fork(self, source, target):
+    def fork(self, source: int, target: int) -> None:
         """Copies sequence `source` to `target`. The copy cannot be rewound past the fork."""
         self._call(_lib.lrnn_seq_fork, source, _int(target, c_int32, "target"))
 
-    def rewind(self, n_tokens, seq=0):
+    def rewind(self, n_tokens: int, seq: int = 0) -> None:
         """Removes the last `n_tokens` tokens of a sequence."""
         self._call(_lib.lrnn_seq_rewind, seq, _int(n_tokens, c_int64, "n_tokens"))
 
-    def save(self, path, seq=0, *, sampler=None):
+    def save(self, path: FilePath, seq: int = 0, *,
+             sampler: "Sampler | None" = None) -> None:
         """Writes a sequence to a state file, with its last logits if the last call computed them,
         and with the sampler if there is one."""
         self._state_file(_lib.lrnn_seq_save, path, seq, sampler)
 
-    def load(self, path, seq=0, *, sampler=None):
+    def load(self, path: FilePath, seq: int = 0, *,
+             sampler: "Sampler | None" = None) -> None:
         """Restores a sequence from a state file, and the sampler if both are present."""
         self._state_file(_lib.lrnn_seq_load, path, seq, sampler)
 
@@ -665,7 +693,7 @@ class Session(_Object):
                 handle = _opened(sampler, Sampler, "sampler")
                 self._call(function, seq, handle.pointer, path)
 
-    def state_norm(self, seq=0):
+    def state_norm(self, seq: int = 0) -> tuple[float, int]:
         """The largest Frobenius norm of a state matrix, and the first layer that has it: (norm,
         layer). Layer -1: the sequence has no state."""
         with self._lock:
@@ -678,7 +706,7 @@ class Session(_Object):
 class Decoder(_Object):
     """Converts tokens to text as they arrive. No piece ends inside a UTF-8 character."""
 
-    def __init__(self, model, *, continues=False):
+    def __init__(self, model: Model, *, continues: bool = False) -> None:
         super().__init__()
         needed = _opened(model, Model, "model")
         pointer = _checked(_lib.lrnn_decoder_new, needed.pointer, bool(continues))
@@ -691,11 +719,11 @@ class Decoder(_Object):
             data = function(handle.pointer, *arguments, ctypes.byref(size))
             return ctypes.string_at(data, size.value).decode(errors="replace") if data else ""
 
-    def push(self, token):
+    def push(self, token: int) -> str:
         """Adds a token. Returns the text that it completes."""
         return self._text(_lib.lrnn_decoder_push, self._token(token))
 
-    def end(self):
+    def end(self) -> str:
         """The rest: U+FFFD for an incomplete character."""
         return self._text(_lib.lrnn_decoder_end)
 
@@ -704,14 +732,15 @@ class Chat(_Object):
     """Turns conversations into tokens, with the chat format of the model's file, or with another:
     the name of a built-in one, such as "chatml", or a file of `lrnn-convert chat-format`."""
 
-    def __init__(self, model, format=None):
+    def __init__(self, model: Model, format: FilePath | None = None) -> None:
         super().__init__()
         needed = _opened(model, Model, "model")
         name = None if format is None else _string(format, "format")
         pointer = _checked(_lib.lrnn_chat_new, needed.pointer, name)
         self._handle = _Handle(pointer, _lib.lrnn_chat_free, needed)
 
-    def tokenize(self, messages, *, no_thinking=False):
+    def tokenize(self, messages: Iterable[Mapping[str, Any]], *,
+                 no_thinking: bool = False) -> Tokens:
         """The tokens of a conversation that ends with a user message; the answer follows them.
         Messages have the form {"role": "user", "content": "..."}. With "tokens", the generated
         tokens of an answer, a longer conversation begins with the tokens of a shorter one."""
@@ -726,7 +755,7 @@ class Chat(_Object):
                  ctypes.byref(tokens), ctypes.byref(n_tokens), None)
         return _taken(tokens, n_tokens.value)
 
-    def is_end(self, token):
+    def is_end(self, token: int) -> bool:
         """Whether a token ends an answer."""
         handle = self._open()
         return _lib.lrnn_chat_is_end(handle.pointer, _int(token, c_int32, "token"))
@@ -737,7 +766,9 @@ class Grammar(_Object):
     the whole text; `json_schema`, a JSON schema as a dictionary or a text; `gbnf`, a grammar in the
     format of llama.cpp; `json=True`, any JSON object. Generations may share it."""
 
-    def __init__(self, model, *, gbnf=None, regex=None, json_schema=None, json=False):
+    def __init__(self, model: Model, *, gbnf: Text | None = None, regex: Text | None = None,
+                 json_schema: Mapping[str, Any] | str | bytes | None = None,
+                 json: bool = False) -> None:
         super().__init__()
         needed = _opened(model, Model, "model")
         if json_schema is not None and not isinstance(json_schema, (str, bytes)):
@@ -767,13 +798,13 @@ class Sampler(_Object):
     """Chooses tokens. The options are temperature, top_k, top_p (0: only the most likely token),
     min_p, repeat_penalty, repeat_last and seed. Without any, it takes the most likely token."""
 
-    def __init__(self, *, seed=0, **options):
+    def __init__(self, *, seed: int = 0, **options: float) -> None:
         super().__init__()
         params = _sampler_params(seed, options)
         pointer = _checked(_lib.lrnn_sampler_new, ctypes.byref(params))
         self._handle = _Handle(pointer, _lib.lrnn_sampler_free)
 
-    def sample(self, logits):
+    def sample(self, logits: npt.ArrayLike) -> tuple[int, float]:
         """A token chosen from logits [n_vocab], and its log-probability before any of the
         parameters applied: (token, log_prob)."""
         logits = np.ascontiguousarray(logits, np.float32)
@@ -789,15 +820,19 @@ class Sampler(_Object):
             raise err.exception()
         return token, log_prob.value
 
-    def accept(self, token):
+    def accept(self, token: int) -> None:
         """Adds a token, such as one of the prompt, to the history of the repeat penalty."""
         with self._lock:
             handle = self._open()
             _lib.lrnn_sampler_accept(handle.pointer, _int(token, c_int32, "token"))
 
 
-Generated = collections.namedtuple("Generated", ["tokens", "log_probs", "text"])
-Generated.__doc__ = "What a step added: lists of tokens and their log-probabilities, and the text."
+class Generated(NamedTuple):
+    """What a step added: lists of tokens and their log-probabilities, and the text."""
+
+    tokens: list[int]
+    log_probs: list[float]
+    text: str
 
 
 class Generation(_Object):
@@ -805,13 +840,16 @@ class Generation(_Object):
 
     `max_tokens` is the limit, 0: none, -1: only the prompt is read; the text ends before any of the
     strings in `stop`. `n_draft` tokens are guessed from earlier text and checked in one call; the
-    session needs a larger n_rewind. The tokens that end an answer of `chat` end the text too. The
-    text after a prompt is one that `grammar`, a Grammar, accepts. With `keep`, the sequence gets
-    the last token, so that it can be saved or continued. The other options are those of
+    session needs a larger n_rewind. `n_draft_mtp` are the same from the draft block of the model;
+    the session needs draft_block, too. The tokens that end an answer of `chat` end the text too.
+    The text after a prompt is one that `grammar`, a Grammar, accepts. With `keep`, the sequence
+    gets the last token, so that it can be saved or continued. The other options are those of
     `Sampler`."""
 
-    def __init__(self, session, seq=0, *, max_tokens=0, stop=(), n_draft=0, chat=None,
-                 grammar=None, ignore_eos=False, keep=False, seed=0, **options):
+    def __init__(self, session: Session, seq: int = 0, *, max_tokens: int = 0,
+                 stop: str | Sequence[str] = (), n_draft: int = 0, n_draft_mtp: int = 0,
+                 chat: Chat | None = None, grammar: Grammar | None = None, ignore_eos: bool = False,
+                 keep: bool = False, seed: int = 0, **options: float) -> None:
         super().__init__()
         needs = [_opened(session, Session, "session"),
                  _opened(chat, Chat, "chat") if chat is not None else None,
@@ -822,6 +860,7 @@ class Generation(_Object):
             sampler=_sampler_params(seed, options), stops=stops, n_stops=len(texts),
             max_tokens=_int(max_tokens, c_int64, "max_tokens"),
             n_draft=_int(n_draft, c_int32, "n_draft"),
+            n_draft_mtp=_int(n_draft_mtp, c_int32, "n_draft_mtp"),
             chat=needs[1].pointer if chat is not None else None,
             grammar=needs[2].pointer if grammar is not None else None, ignore_eos=bool(ignore_eos),
             keep=bool(keep))
@@ -831,7 +870,8 @@ class Generation(_Object):
         self.session, self.seq = session, seq
         self._lock = session._lock         # the library allows one thread at a time per session
 
-    def prompt(self, prompt, *, parse_special=False):
+    def prompt(self, prompt: str | bytes | npt.ArrayLike, *,
+               parse_special: bool = False) -> None:
         """Begins with a text, or with token ids. An empty prompt continues the sequence, or begins
         with bos, or eos if the model has no bos. The names of special tokens are text, unless
         `parse_special` is set."""
@@ -843,7 +883,7 @@ class Generation(_Object):
             tokens = _tokens(prompt)
             _checked(_lib.lrnn_generation_prompt, handle.pointer, _int_array(tokens), len(tokens))
 
-    def step(self, *others):
+    def step(self, *others: "Generation") -> Generated:
         """Makes one call of the model, also for other generations of the session. Returns what it
         added to this one."""
         with self._lock:
@@ -852,7 +892,7 @@ class Generation(_Object):
             _checked(_lib.lrnn_generation_step, pointers, len(handles))
             return self.last()
 
-    def last(self):
+    def last(self) -> Generated:
         """What the last step added."""
         with self._lock:
             handle = self._open()
@@ -861,24 +901,25 @@ class Generation(_Object):
                              ctypes.string_at(new.text, new.size).decode(errors="replace"))
 
     @property
-    def finish(self):
+    def finish(self) -> str | None:
         """Why the text ended: "length", "eos", "stop", "grammar", "cache", "caller" or "error";
         None: it has not."""
         with self._lock:
             finish = _lib.lrnn_generation_finish(self._open().pointer)
             return _lib.lrnn_finish_name(finish).decode() if finish else None
 
-    def end(self):
+    def end(self) -> str:
         """Ends the text here. Returns what was held back; with `keep`, a step must follow."""
         with self._lock:
             _lib.lrnn_generation_end(self._open().pointer)
             return self.last().text
 
-    def run(self, prompt, *, parse_special=False):
+    def run(self, prompt: str | bytes | npt.ArrayLike, *,
+            parse_special: bool = False) -> Iterator[str]:
         """Yields the text after a prompt, piece by piece."""
         self.prompt(prompt, parse_special=parse_special)
         while self.finish is None:
             yield self.step().text
 
 
-__version__ = version()
+__version__: str = version()

@@ -5,6 +5,6 @@ import sys
 from pathlib import Path
 
 
-def main():
+def main() -> None:
     program = Path(__file__).resolve().parent / "bin" / Path(sys.argv[0]).name
     os.execv(program, [str(program), *sys.argv[1:]])

@@ -207,8 +207,8 @@ static const char * type_help(char * text, size_t size) {
     if (n < size) {
         snprintf(text + n, size - n,
                 ": the type of projections, MLPs, embedding and output. Tensors that shape the "
-                "recurrence keep their type. Rows that are not whole blocks of the type get the "
-                "nearest type that fits");
+                "recurrence keep their type. Where a row is not a whole number of blocks, the "
+                "nearest type that fits is used");
     }
     return text;
 }

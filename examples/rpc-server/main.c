@@ -73,7 +73,7 @@ static bool check_cache(const char * path, struct lrnn_error * err) {
         error_set(err, LRNN_ERROR_SYSTEM, "--weight-cache %s: cannot create the folder: %s", path,
                 strerror(errno));
     } else if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) {
-        error_set(err, LRNN_ERROR_BAD_INPUT, "--weight-cache %s is not a folder", path);
+        error_bad_input(err, "--weight-cache %s is not a folder", path);
     } else if (access(path, R_OK | W_OK | X_OK) != 0) {
         error_set(err, LRNN_ERROR_SYSTEM, "--weight-cache %s: the folder is not writable: %s", path,
                 strerror(errno));
@@ -91,7 +91,7 @@ static bool find_devices(
     for (int i = 0; list != NULL && option_word(list, ",", i, name, sizeof(name)); ++i) {
         ggml_backend_dev_t dev = ggml_backend_dev_by_name(name);
         if (dev == NULL || *n == DEVICES_MAX) {
-            return error_set(err, LRNN_ERROR_BAD_INPUT,
+            return error_bad_input(err,
                     dev == NULL ? "there is no device '%s'; lrnn-inspect --devices lists them"
                                 : "--device: '%s' exceeds the limit of 16 devices",
                     name);
@@ -109,8 +109,8 @@ static bool find_devices(
         *n = 1;
     }
     if (*n == 0) {
-        error_set(err, LRNN_ERROR_BAD_INPUT,
-                list != NULL ? "--device is empty" : "ggml found no device on this machine");
+        error_bad_input(
+                err, list != NULL ? "--device is empty" : "ggml found no device on this machine");
     }
     return *n > 0;
 }
@@ -145,6 +145,16 @@ static enum exit_code serve(void * user) {
     struct lrnn_error   err;
 
     backends_start();
+    ggml_backend_reg_t rpc = ggml_backend_reg_by_name("RPC");
+    union {
+        void * pointer;
+        void (*server)(const char *, const char *, size_t, size_t, ggml_backend_dev_t *);
+    } start = { .pointer = rpc != NULL ? ggml_backend_reg_get_proc_address(
+                                                 rpc, "ggml_backend_rpc_start_server")
+                                       : NULL };
+    if (start.pointer == NULL) {
+        return program_fail(EXIT_CODE_SYSTEM, "ggml's RPC library cannot be loaded");
+    }
     if (!find_devices(args->device, devices, &n_devices, &err)) {
         return program_fail(EXIT_CODE_USAGE, "%s", err.text);
     }
@@ -176,7 +186,7 @@ static enum exit_code serve(void * user) {
         return program_fail(EXIT_CODE_SYSTEM, "cannot start a thread");
     }
     const int64_t n_threads = args->threads > 0 ? args->threads : n_cores > 0 ? n_cores : 1;
-    ggml_backend_rpc_start_server(endpoint, args->cache, (size_t) n_threads, n_devices, devices);
+    start.server(endpoint, args->cache, (size_t) n_threads, n_devices, devices);
     return program_fail(EXIT_CODE_SYSTEM, "ggml stopped serving on %s", endpoint);
 }
 

@@ -128,7 +128,7 @@ static bool check_origin(const struct access * a, struct http_call * call) {
     return false;
 }
 
-// The question that a browser asks before a page may send certain requests. It comes without a key.
+// A CORS preflight: the browser asks before a page may send certain requests. It carries no key.
 static bool is_preflight(const struct access * a, const struct http_call * call) {
     const char * origin = http_header(call, "Origin");
     return strcmp(http_method(call), "OPTIONS") == 0 && origin != NULL &&
@@ -230,7 +230,7 @@ static bool init_key(struct access * a, struct lrnn_error * err) {
                         : a->api_key_file != NULL ? "--api-key-file"
                                                   : "LRNN_API_KEY";
     if (a->api_key != NULL && a->api_key_file != NULL) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "--api-key and --api-key-file: expected one");
+        return error_bad_input(err, "--api-key and --api-key-file: expected one");
     }
     if (a->api_key_file != NULL && !read_key(a, err)) {
         return false;
@@ -240,7 +240,7 @@ static bool init_key(struct access * a, struct lrnn_error * err) {
     for (const char * p = a->api_key; ok && p != NULL && *p != '\0'; ++p) {
         ok = *p > ' ' && *p <= '~'; // what a header can carry
     }
-    return ok || error_set(err, LRNN_ERROR_BAD_INPUT,
+    return ok || error_bad_input(err,
                          "%s: the key is empty or has a character that no header can carry; "
                          "expected letters, digits and punctuation",
                          from);
@@ -253,15 +253,15 @@ bool access_init(struct access * a, struct lrnn_error * err) {
     }
     for (int i = 0; i < a->names.n; ++i) {
         if (!parse_host(a->names.v[i], &host) || host.has_port || host.is_bracketed) {
-            return error_set(err, LRNN_ERROR_BAD_INPUT,
-                    "--allow-host '%s': expected a name without a port", a->names.v[i]);
+            return error_bad_input(
+                    err, "--allow-host '%s': expected a name without a port", a->names.v[i]);
         }
     }
     for (int i = 0; i < a->origins.n; ++i) {
         const char * origin = a->origins.v[i];
         const char * name = after_scheme(origin);
         if (strcmp(origin, "*") != 0 && (name == NULL || !parse_host(name, &host))) {
-            return error_set(err, LRNN_ERROR_BAD_INPUT,
+            return error_bad_input(err,
                     "--cors '%s': expected an origin such as https://app.example, or *", origin);
         }
     }

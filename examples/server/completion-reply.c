@@ -1,6 +1,7 @@
-#include "completion-reply.h"
+#include "reply.h"
 
 #include "json-write.h"
+#include "server.h"
 #include "base/unicode.h"
 
 #include <inttypes.h>

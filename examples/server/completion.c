@@ -4,8 +4,9 @@
 #include "lrnn.h"
 #include "base/random.h"
 #include "generate/prompt.h"
-#include "completion-reply.h"
 #include "named-states.h"
+#include "reply.h"
+#include "server.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -225,8 +226,8 @@ static bool check_max_tokens(struct completion * c, struct http_call * call) {
     return true;
 }
 
-// A small request must not make an enormous reply: echoed tokens count once, and a token with
-// log-probabilities as often as it has alternatives, and 4 times more for itself.
+// Refuses a request whose reply could be enormous. An echoed token is one entry; a token with
+// log-probabilities is 4 entries plus one per alternative.
 static bool check_size(struct completion * c, struct http_call * call) {
     const struct request * r = &c->request;
     for (int64_t i = 0; i < c->n_prompts; ++i) {
@@ -263,7 +264,8 @@ static bool make_job(struct completion * c, enum request_kind kind, struct http_
                         .max_tokens = r->max_tokens > 0 ? r->max_tokens : -1,
                         .stops      = r->stops.v,
                         .n_stops    = r->stops.n,
-                        .n_draft    = c->server->params.n_draft,
+                        .n_draft    = c->server->params.draft.lookup,
+                        .n_draft_mtp = c->server->params.draft.mtp,
                         .chat       = c->is_chat ? c->server->chat : NULL,
                         .grammar    = c->grammar,
                         .ignore_eos = r->ignore_eos,

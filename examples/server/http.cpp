@@ -191,8 +191,8 @@ class connection_queue final : public httplib::TaskQueue {
 
 enum class peer { open, half_closed, gone };
 
-// A client that has closed its end may still read; only a reply to something that we send tells. A
-// byte that it sent before the end, and nobody has read, does not matter.
+// A client that has closed its end may still be reading; only sending to it tells. Unread bytes
+// from before the end do not matter.
 static peer peer_of(int sock) {
 #ifndef POLLRDHUP
 #    define POLLRDHUP 0
@@ -210,8 +210,8 @@ static peer peer_of(int sock) {
                    : peer::open;
 }
 
-// A socket with a deadline for each request and for each piece of a reply: a client that sends or
-// reads a byte now and then does not hold its thread for longer.
+// A socket with a deadline for each request and for each piece of a reply. Sending or reading a
+// byte now and then does not extend it.
 class deadline_stream final : public httplib::Stream {
   public:
     deadline_stream(int sock, int timeout_s) : sock_(sock), timeout_(timeout_s) {}
@@ -595,7 +595,7 @@ int http_server_bind(
     }
     return bound;
 } catch (...) {
-    error_set(err, LRNN_ERROR_BAD_INPUT, "cannot listen on %s port %d", host, port);
+    error_bad_input(err, "cannot listen on %s port %d", host, port);
     return -1;
 }
 
@@ -628,7 +628,7 @@ const char * http_header(const struct http_call * call, const char * name) {
 }
 
 // Sends something to a client that has closed its end of the connection, at most once a second. If
-// nobody is there, the next look finds the connection reset. False: it cannot be sent.
+// nobody is there, the next check finds the connection reset. False: it cannot be sent.
 static bool probe(const std::function<bool()> & send_probe) {
     const auto now = steady::now();
     if (now - current->probed < std::chrono::seconds(1)) {

@@ -28,7 +28,7 @@ struct args {
     int64_t               batch;
     int64_t               cache;
     int64_t               max_tokens;
-    int64_t               draft_lookup;
+    struct draft_options  draft;
     int64_t               max_body;
     int64_t               connections;
     int64_t               timeout;
@@ -127,7 +127,8 @@ static enum exit_code serve(const struct args * args, struct server * s) {
 static enum exit_code run(void * user) {
     struct args *     args = user;
     struct lrnn_error err;
-    if (!device_options_check(&args->device, &err) || !access_init(&args->access, &err)) {
+    if (!device_options_check(&args->device, &err) || !draft_options_check(&args->draft, &err) ||
+            !access_init(&args->access, &err)) {
         return program_error(&err);
     }
     if (args->state_dir != NULL && !check_state_dir(args->state_dir)) {
@@ -151,7 +152,7 @@ static enum exit_code run(void * user) {
                 .session = args->device.session,
                 .n_seqs = (int32_t) args->parallel,
                 .n_batch = (int32_t) args->batch,
-                .n_draft = (int32_t) args->draft_lookup,
+                .draft = args->draft,
                 .n_cache = (int32_t) args->cache,
                 .n_queue = args->queue,
                 .state_memory = (size_t) args->state_memory << 20,
@@ -215,8 +216,8 @@ int main(int argc, char ** argv) {
                 "the key is the first line of a file (default: the environment variable "
                 "LRNN_API_KEY)"),
         opt_strings("--allow-host", "NAME", &args.access.names,
-                "answer requests for this name, as a proxy or a browser may send it; others than "
-                "localhost, addresses and --host are refused (repeatable)"),
+                "accept this name in the Host header, besides localhost, IP addresses and --host "
+                "(repeatable)"),
         opt_strings("--cors", "ORIGIN", &args.access.origins,
                 "let web pages of this origin use the server, such as https://app.example; *: of "
                 "any (repeatable; default: none)"),
@@ -226,7 +227,7 @@ int main(int argc, char ** argv) {
         opt_int("--timeout", "S", &args.timeout, 1, 3600,
                 "idle timeout in seconds: to receive a request, to begin the next one, and per MiB "
                 "of a reply sent"),
-        opt_int("--max-body", "MIB", &args.max_body, 1, 1024, "largest body of a request"),
+        opt_int("--max-body", "MIB", &args.max_body, 1, 1024, "largest accepted request body"),
 
         opt_group("Scheduling"),
         opt_int("-np, --parallel", "N", &args.parallel, 1, 1024,
@@ -238,11 +239,9 @@ int main(int argc, char ** argv) {
                 "token"),
         opt_alias("--cache", opt_int("-c, --ctx", "N", &args.cache, 1, INT32_MAX,
                                      "size of the attention cache, in tokens per sequence")),
-        opt_int("--draft-lookup", "N", &args.draft_lookup, 0, LRNN_DRAFT_MAX,
-                "guess up to N tokens from earlier text and check them in one call, as lrnn-cli "
-                "does; a sequence needs the memory of N + 1 more states. 0: off"),
+        DRAFT_OPTIONS(args.draft),
         opt_int("--max-tokens", "N", &args.max_tokens, 1, 1 << 24,
-                "largest max_tokens of a request"),
+                "upper limit of max_tokens in a request"),
 
         opt_group("States"),
         opt_int("--state-memory", "MIB", &args.state_memory, 0, 1 << 20,

@@ -19,7 +19,7 @@ static bool path_of(
         char path[PATH_SIZE], const char * dir, const char * name, struct lrnn_error * err) {
     const int n = snprintf(path, PATH_SIZE, "%s/%s" SUFFIX, dir, name);
     return (n >= 0 && n < PATH_SIZE) ||
-           error_set(err, LRNN_ERROR_BAD_INPUT, "the path of state '%s' is too long", name);
+           error_bad_input(err, "the path of state '%s' is too long", name);
 }
 
 // Returns false.

@@ -1,8 +1,6 @@
 // The names of a request's fields: which are refused, and which are ignored.
 
-#include "request-fields.h"
-
-#include "base/json-read.h"
+#include "request.h"
 
 #include <stdlib.h>
 #include <string.h>

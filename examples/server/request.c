@@ -1,8 +1,5 @@
 #include "request.h"
 
-#include "base/json-read.h"
-#include "request-fields.h"
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>

@@ -3,6 +3,7 @@
 // The body of a request for a completion: JSON in, checked values out. Knows nothing about models
 // except the size of the vocabulary.
 
+#include "base/json-read.h"
 #include "base/slice.h"
 #include "lrnn.h"
 #include "options.h"
@@ -109,3 +110,21 @@ bool state_name_parse(char name[REQUEST_NAME_MAX + 1], struct slice body, const 
 // True for 1 to 64 letters, digits, '-', '_' and '.', not beginning with '.': a file name that
 // cannot leave its folder.
 bool state_name_is_valid(struct slice name);
+
+// ---- request-fields.c: fields that the server does not have -------------------------------------
+
+// Refuses fields that would change the result, and names that look like a misspelling of a known
+// one; others are ignored.
+// - body: an object
+// - known: names, or paths that begin with one, ended by NULL
+bool request_check_fields(
+        struct json_value body, const char * const * known, struct request_error * error);
+
+// True for a value that asks for nothing: a missing one, null, false, "", [], {}, or a word of
+// `neutral`.
+bool request_asks_nothing(struct json_value v, const char * neutral);
+
+// Fills in the error and returns false. The second one is not the client's fault.
+bool request_fail(struct request_error * error, const char * param, const char * format, ...)
+        __attribute__((format(printf, 3, 4)));
+bool request_no_memory(struct request_error * error);

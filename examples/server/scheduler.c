@@ -11,13 +11,14 @@
 #include <string.h>
 
 struct scheduler {
-    struct scheduler_params params;
-    struct lrnn_session *   session;
-    struct choice_tools     tools;
-    struct choice **        slots;  // [n_seqs], the choice of each sequence; NULL: free
-    struct lrnn_input *     inputs; // [n_seqs]
-    struct choice **        called; // [n_seqs], the choice of each input
-    int64_t                 n_admitted;
+    struct scheduler_params   params;
+    struct lrnn_session *     session;
+    struct choice_tools       tools;
+    struct choice **          slots;    // [n_seqs], the choice of each sequence; NULL: free
+    struct lrnn_input *       inputs;   // [n_seqs]
+    struct choice **          called;   // [n_seqs], the choice of each input
+    struct lrnn_generation ** drafting; // [n_seqs], generations of the next call
+    int64_t                   n_admitted;
 
     pthread_t       thread;
     pthread_mutex_t mutex; // guards what follows, and writes to `slots`
@@ -229,8 +230,8 @@ static int64_t next_piece(const struct scheduler * s, const struct choice * c) {
 // Tokens of a prompt that are computed before the prompts of later choices may overtake it.
 enum { TURN = 1024 };
 
-// True if the prompt of a is computed before that of b: in order of arrival, but long prompts let
-// others pass. So that these cannot starve a long prompt, every second call is in order of arrival.
+// True if the prompt of a is computed before that of b: in order of arrival, but long prompts
+// yield to others. Every second call keeps the order of arrival, so no long prompt starves.
 static bool is_before(
         const struct scheduler * s, const struct choice * a, const struct choice * b) {
     const int64_t turn_a = (a->n_fed - a->n_cached) / TURN;
@@ -274,6 +275,10 @@ static int32_t make_call(struct scheduler * s) {
     const int32_t n_all = collect(s, CHOICE_PROMPT, n_decode);
     int64_t       room = s->params.n_batch;
     int32_t       n = 0;
+    for (int32_t i = 0; i < n_decode; ++i) {
+        s->drafting[i] = s->called[i]->generation;
+    }
+    generation_draft(s->drafting, n_decode);
     for (int32_t i = 0; i < n_all; ++i) {
         struct lrnn_error err;
         struct choice *   c = s->called[i];
@@ -413,14 +418,16 @@ static void release(struct scheduler * s) {
     free(s->slots);
     free(s->inputs);
     free(s->called);
+    free(s->drafting);
     free(s);
 }
 
 struct scheduler * scheduler_new(const struct scheduler_params * params, struct lrnn_error * err) {
     struct lrnn_session_params session = params->session;
     session.n_seqs = params->n_seqs;
-    session.n_batch = params->n_batch + params->n_seqs * (1 + params->n_draft);
-    session.n_rewind = params->n_draft > 0 ? params->n_draft + 1 : 0;
+    draft_options_session(&params->draft, &session);
+    session.n_batch =
+            params->n_batch + params->n_seqs * (1 + params->draft.lookup + params->draft.mtp);
     session.n_cache = params->n_cache;
     session.exact_cuts = true; // a reply does not depend on other clients and stored states
     const size_t       n = (size_t) params->n_seqs;
@@ -434,14 +441,15 @@ struct scheduler * scheduler_new(const struct scheduler_params * params, struct 
     s->slots = calloc(n, sizeof(*s->slots));
     s->inputs = calloc(n, sizeof(*s->inputs));
     s->called = calloc(n, sizeof(*s->called));
+    s->drafting = calloc(n, sizeof(*s->drafting));
     s->tree = prefix_tree_new(params->state_memory);
     s->session = lrnn_session_new(params->model, &session, err);
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->cond, NULL);
     bool ok = s->session != NULL &&
               choice_tools_init(&s->tools, s->session, lrnn_model_get_info(params->model), err);
-    if (ok && (s->slots == NULL || s->inputs == NULL || s->called == NULL || s->tree == NULL ||
-                      pthread_create(&s->thread, NULL, run, s) != 0)) {
+    if (ok && (s->slots == NULL || s->inputs == NULL || s->called == NULL || s->drafting == NULL ||
+                      s->tree == NULL || pthread_create(&s->thread, NULL, run, s) != 0)) {
         error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the scheduler");
         ok = false;
     }

@@ -6,6 +6,7 @@
 // cut at multiples of n_batch and where a state is stored.
 
 #include "lrnn.h"
+#include "draft-options.h"
 #include "job.h"
 #include "generate/prefix-tree.h"
 
@@ -15,10 +16,10 @@ struct scheduler;
 
 struct scheduler_params {
     struct lrnn_model *        model;
-    struct lrnn_session_params session;      // threads and cache type; the rest follows from these:
-    int32_t                    n_seqs;       // choices that run at the same time
-    int32_t                    n_batch;      // tokens of prompts per call
-    int32_t                    n_draft;      // tokens of a draft; 0: no drafts
+    struct lrnn_session_params session; // threads and cache type; the rest follows from these:
+    int32_t                    n_seqs;  // choices that run at the same time
+    int32_t                    n_batch; // tokens of prompts per call
+    struct draft_options       draft;
     int32_t                    n_cache;      // tokens per sequence in attention layers
     int64_t                    n_queue;      // choices that wait
     size_t                     state_memory; // bytes of stored states

@@ -13,7 +13,7 @@
 //
 // A browser sends requests on behalf of any page that it shows. Two headers that no page can forge
 // tell them apart: Origin is the site of the page, and Host is the name that led to this server. A
-// page whose name was made to lead here has its own name in both.
+// page whose name was made to resolve to this server (DNS rebinding) has its own name in both.
 
 struct access {
     const char *          host;    // of --host

@@ -61,7 +61,6 @@ class DeltaRule(torch.autograd.Function):
     Normalizes q and k (L2)."""
 
     @staticmethod
-    @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)
     def forward(ctx, q, k, v, beta, g, factors):
         q, k, v, beta = (x.contiguous() for x in (q, k, v, beta))
         g = None if g is None else g.contiguous()
@@ -76,7 +75,6 @@ class DeltaRule(torch.autograd.Function):
         return o
 
     @staticmethod
-    @torch.amp.custom_bwd(device_type="cpu")
     def backward(ctx, d_o):
         q, k, v, beta, g, u, kept = ctx.saved_tensors
         dq, dk, dv, dbeta = (torch.empty_like(x) for x in (q, k, v, beta))
@@ -90,7 +88,6 @@ class SelectiveScan(torch.autograd.Function):
     """x, dt [B,T,E], A [E,N], B, C [B,T,N] -> y [B,T,E]."""
 
     @staticmethod
-    @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)
     def forward(ctx, x, dt, A, B, C, signed):
         tensors = tuple(t.contiguous() for t in (x, dt, A, B, C))
         n_seq, T, E = x.shape
@@ -101,7 +98,6 @@ class SelectiveScan(torch.autograd.Function):
         return y
 
     @staticmethod
-    @torch.amp.custom_bwd(device_type="cpu")
     def backward(ctx, dy):
         tensors = ctx.saved_tensors
         grads = tuple(torch.zeros_like(t) for t in tensors)
@@ -114,7 +110,6 @@ class SLSTM(torch.autograd.Function):
     first -> y [B,T,H,d]."""
 
     @staticmethod
-    @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)
     def forward(ctx, x, R):
         x, R = x.contiguous(), R.contiguous()
         B, T, _, H, d = x.shape
@@ -126,7 +121,6 @@ class SLSTM(torch.autograd.Function):
         return y
 
     @staticmethod
-    @torch.amp.custom_bwd(device_type="cpu")
     def backward(ctx, dy):
         R, y, c, n, kept = ctx.saved_tensors
         B, T, H, d = y.shape
@@ -139,7 +133,6 @@ class ConvSiLU(torch.autograd.Function):
     """x [B,T,C], weight [C,1,W], bias [C] or None -> silu of the causal convolution."""
 
     @staticmethod
-    @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)
     def forward(ctx, x, weight, bias):
         x, w = x.contiguous(), weight[:, 0].t().contiguous()
         ctx.shape = shape_of(*x.shape, weight.shape[-1])
@@ -149,7 +142,6 @@ class ConvSiLU(torch.autograd.Function):
         return y
 
     @staticmethod
-    @torch.amp.custom_bwd(device_type="cpu")
     def backward(ctx, dy):
         x, w, bias = ctx.saved_tensors
         dx, dw = torch.zeros_like(x), torch.zeros_like(w)

@@ -10,7 +10,6 @@ from itertools import permutations
 from typing import Callable
 
 import numpy as np
-import torch
 
 BOS = "<s>"
 NO_ANSWER = -100                           # cross_entropy ignores it
@@ -32,19 +31,18 @@ class Task:
     tail: int = 100
 
     def batch(self, rng: np.random.Generator, rows: int,
-              length: int) -> tuple[torch.Tensor, torch.Tensor]:
+              length: int) -> tuple[np.ndarray, np.ndarray]:
         """ids and answers [rows, 1 + length], starting with <s>."""
         return self.batch_with_states(rng, rows, length)[:2]
 
     def batch_with_states(self, rng: np.random.Generator, rows: int, length: int
-                          ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+                          ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """batch, and the parts of the state [len(parts), rows, 1 + length]."""
         ids, answers, states = self.make(rng, rows, length)
         first = np.zeros((rows, 1), dtype=np.int64)
         none = np.full((len(self.parts), rows, 1), NO_ANSWER)
-        return (torch.from_numpy(np.hstack([first, ids])),
-                torch.from_numpy(np.hstack([first + NO_ANSWER, answers])),
-                torch.from_numpy(np.concatenate([none, states], axis=2)))
+        return (np.hstack([first, ids]), np.hstack([first + NO_ANSWER, answers]),
+                np.concatenate([none, states], axis=2))
 
     def scaled(self, accuracy: float) -> float:
         """0 is chance, 1 is perfect."""

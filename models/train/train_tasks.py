@@ -265,7 +265,8 @@ def train(recipe: Recipe, seed: int, folder: Path) -> tuple[torch.nn.Module, int
         letters = length
         if rng.random() > 0.7:
             letters = int(rng.integers(min(SHORTEST, length), length + 1))
-        ids, answers, states = task.batch_with_states(rng, recipe.rows, letters)
+        ids, answers, states = map(torch.from_numpy,
+                                   task.batch_with_states(rng, recipe.rows, letters))
         logits = model(ids)
         loss = F.cross_entropy(logits.flatten(0, 1), answers.flatten())
         full = length == recipe.longest
@@ -296,7 +297,7 @@ def train(recipe: Recipe, seed: int, folder: Path) -> tuple[torch.nn.Module, int
 def hits(model: torch.nn.Module, task: Task, rng: np.random.Generator, rows: int,
          letters: int) -> torch.Tensor:
     """1 for right answers, 0 for wrong ones, NaN where there is none, [rows, letters]."""
-    ids, answers = task.batch(rng, rows, letters)
+    ids, answers = map(torch.from_numpy, task.batch(rng, rows, letters))
     right = (model(ids).argmax(-1) == answers).float()
     return right.masked_fill(answers == NO_ANSWER, torch.nan)[:, 1:]
 

@@ -45,7 +45,6 @@ class Recipe:
     rate: float
     warm_up: int = 200
     tied: bool = False
-    matmul: torch.dtype = torch.float32    # type of the factors of matrix products
 
 
 def novels_and_more(folder: Path) -> Bytes:
@@ -65,10 +64,9 @@ RECIPES = {
     "text":    Recipe(novels_and_more, tuple(MIXERS), width=160, layers=4, heads=5, inner=448,
                       rows=4, length=512, steps=3200, rate=3e-3),
     "stories": Recipe(Stories, tuple(MIXERS), width=256, layers=4, heads=8, inner=640, rows=8,
-                      length=512, steps=5000, rate=2e-3, tied=True, matmul=torch.bfloat16),
+                      length=512, steps=3400, rate=2e-3, tied=True),
     "code":    Recipe(code_and_problems, ("delta-pos", "delta-neg"), width=192, layers=4, heads=6,
-                      inner=512, rows=4, length=1024, steps=5000, rate=2e-3,
-                      matmul=torch.bfloat16),
+                      inner=512, rows=4, length=1024, steps=3400, rate=2e-3),
 }
 MODELS = {f"{name}-{mixer}": (recipe, mixer) for name, recipe in RECIPES.items()
           for mixer in recipe.mixers}
@@ -127,9 +125,7 @@ def train(name: str, data: Path, out: Path, steps: int | None, save_every: int) 
         for group in optimizer.param_groups:
             group["lr"] = rate_at(recipe, step, steps)
         w = corpus.batch(step, recipe.rows, recipe.length)
-        with torch.autocast("cpu", recipe.matmul, enabled=recipe.matmul != torch.float32):
-            logits = model(w[:, :-1])
-        loss = F.cross_entropy(logits.flatten(0, 1).float(), w[:, 1:].flatten())
+        loss = F.cross_entropy(model(w[:, :-1]).flatten(0, 1), w[:, 1:].flatten())
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

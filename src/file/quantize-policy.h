@@ -12,23 +12,29 @@
 // A row must consist of whole blocks of its type. If it does not, the table of types names the
 // next type to try.
 
+#include "file/model-file.h"
 #include "lrnn.h"
 #include "ggml.h"
 
-// Finds a quantization type by its name, in upper or lower case. Returns false if there is none.
-bool quantize_type_find(const char * name, enum ggml_type * type);
+struct quantize_type {
+    const char *                name;
+    enum ggml_type              type;      // of all matrices; of most in a mix
+    uint32_t                    file_type; // enum llama_ftype of llama.cpp
+    enum ggml_type              next;      // used if the rows do not fit
+    const struct quantize_mix * mix;       // the types of the other matrices; NULL: none
+};
 
-// The type that is nearest to one of llama.cpp, "Q4_K" to "Q4_K_M"; NULL: not such a name.
+// Finds a quantization type by its name, in upper or lower case. Returns NULL if there is none.
+const struct quantize_type * quantize_type_find(const char * name);
+
+// The type that is nearest to one of llama.cpp, "Q4_K_M" to "Q4_K_S"; NULL: not such a name.
 const char * quantize_type_nearest(const char * name);
 
 // Writes the names of all quantization types, "Q8_0, ..., BF16 or F32". Returns text.
-const char * quantize_type_names(char * text, size_t size);
+const char * quantize_type_names(char * text, size_t size, bool with_mixes);
 
 // The name of a quantization type, "Q8_0"; ggml's name if the type is not one of them.
 const char * quantize_type_name(enum ggml_type type);
-
-// llama.cpp's number for a file that is mostly of this type, for general.file_type.
-uint32_t quantize_file_type(enum ggml_type type);
 
 enum quantize_role {
     QUANTIZE_MATRIX,    // a large matrix: quantized
@@ -60,6 +66,7 @@ struct quantize_choice {
     bool           recurrent; // an override quantizes a matrix that shapes the recurrence
 };
 
-// Chooses the type of a tensor in a file of type `wanted`.
-struct quantize_choice quantize_choose(struct quantize_overrides * overrides, const char * name,
-        enum ggml_type from, int64_t n_per_row, enum ggml_type wanted);
+// Chooses the type of a tensor of a file that becomes one of type `wanted`.
+struct quantize_choice quantize_choose(struct quantize_overrides * overrides,
+        const struct model_file * file, const struct model_tensor * tensor,
+        const struct quantize_type * wanted);

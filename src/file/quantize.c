@@ -69,8 +69,7 @@ bool quantize_plan_make(struct quantize_plan * plan, const struct model_file * f
         struct quantize_tensor *    t = &plan->tensors[i];
 
         t->source = source;
-        t->choice = quantize_choose(
-                params->overrides, source->name, source->type, source->ne[0], params->type);
+        t->choice = quantize_choose(params->overrides, file, source, params->type);
         if (t->choice.to == source->type) {
             t->bytes = source->size;
             continue;
@@ -315,10 +314,10 @@ static struct gguf_context * make_metadata(const struct quantize_plan * plan,
     }
     char program[64];
     snprintf(program, sizeof(program), "lrnn-quantize %s", lrnn_version());
-    gguf_set_val_u32(gguf, "general.file_type", quantize_file_type(params->type));
+    gguf_set_val_u32(gguf, "general.file_type", params->type->file_type);
     gguf_set_val_u32(gguf, "general.quantization_version", GGML_QNT_VERSION);
     gguf_set_val_str(gguf, "lrnn.quantize.program", program);
-    gguf_set_val_str(gguf, "lrnn.quantize.type", quantize_type_name(params->type));
+    gguf_set_val_str(gguf, "lrnn.quantize.type", params->type->name);
     if (params->overrides_text != NULL) {
         gguf_set_val_str(gguf, "lrnn.quantize.tensor_types", params->overrides_text);
     }

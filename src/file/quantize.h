@@ -10,12 +10,12 @@
 #include "lrnn.h"
 
 struct quantize_params {
-    enum ggml_type              type;      // of the large matrices
-    struct quantize_overrides * overrides; // NULL: none
-    const char *           overrides_text; // as the user wrote them, for the metadata; NULL: none
-    const struct imatrix * imatrix;        // NULL: none
-    const char *           imatrix_file;   // its name, for the metadata
-    const char *           imatrix_sha256; // its hash, for the metadata
+    const struct quantize_type * type;      // of the large matrices
+    struct quantize_overrides *  overrides; // NULL: none
+    const char *           overrides_text;  // as the user wrote them, for the metadata; NULL: none
+    const struct imatrix * imatrix;         // NULL: none
+    const char *           imatrix_file;    // its name, for the metadata
+    const char *           imatrix_sha256;  // its hash, for the metadata
     bool                   allow_requantize;
     int                    n_threads; // 0: one per core
 };

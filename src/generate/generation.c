@@ -4,7 +4,7 @@
 #include "generate/prompt.h"
 #include "model/model.h"
 #include "run/sampler.h"
-#include "run/session-impl.h"
+#include "run/session.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -25,6 +25,14 @@ const char * lrnn_finish_name(enum lrnn_finish finish) {
     return FINISH_NAMES[finish];
 }
 
+static bool check_draft(const struct lrnn_session * session, const char * name, int32_t n,
+        struct lrnn_error * err) {
+    const int32_t n_rewind = session->params.n_rewind;
+    return n == 0 || (n > 0 && n <= LRNN_DRAFT_MAX && n < n_rewind) ||
+           error_bad_input(err, "%s is %d; expected 0 to %d, and less than n_rewind, which is %d",
+                   name, n, LRNN_DRAFT_MAX, n_rewind);
+}
+
 static bool check_params(const struct lrnn_session * session, int32_t seq,
         const struct lrnn_generation_params * p, struct lrnn_error * err) {
     if (!session_check_seq(session, seq, err)) {
@@ -34,11 +42,13 @@ static bool check_params(const struct lrnn_session * session, int32_t seq,
         return error_bad_input(
                 err, "max_tokens is %" PRId64 "; expected -1 or more", p->max_tokens);
     }
-    if (p->n_draft < 0 || p->n_draft > LRNN_DRAFT_MAX ||
-            (p->n_draft > 0 && p->n_draft >= session->params.n_rewind)) {
-        return error_bad_input(err,
-                "n_draft is %d; expected 0 to %d, and less than n_rewind, which is %d", p->n_draft,
-                LRNN_DRAFT_MAX, session->params.n_rewind);
+    if (!check_draft(session, "n_draft", p->n_draft, err) ||
+            !check_draft(session, "n_draft_mtp", p->n_draft_mtp, err)) {
+        return false;
+    }
+    if (p->n_draft_mtp > 0 && (p->n_draft > 0 || !session->params.draft_block)) {
+        return error_bad_input(err, "n_draft_mtp is %d; expected 0 %s", p->n_draft_mtp,
+                p->n_draft > 0 ? "if there is n_draft" : "in a session without draft_block");
     }
     if (p->n_stops > 0 && !session->model->info.has_tokenizer) {
         return error_bad_input(
@@ -287,18 +297,46 @@ static bool add_token(
 // first 1 + i tokens. As long as the token sampled from row i is token 1 + i, the draft is right.
 //
 
-// The token to feed next, and a draft after it.
-static void propose(struct lrnn_generation * g, int32_t token) {
+// The number of tokens that a draft may have, at most n_max.
+static int32_t most_drafted(const struct lrnn_generation * g, int32_t n_max) {
     const int64_t n_left = g->params.max_tokens > 0 ? g->params.max_tokens - g->n_new : INT64_MAX;
     const int64_t fits = room_after(g, lrnn_seq_length(g->session, g->seq) + 1);
     int64_t       most = n_left - 1; // the last one is not a guess
     most = most < fits ? most : fits;
-    most = most < LRNN_DRAFT_MAX ? most : LRNN_DRAFT_MAX;
+    most = most < n_max ? most : n_max;
+    return most > 0 && g->finish == LRNN_FINISH_NONE ? (int32_t) most : 0;
+}
+
+// The token to feed next, and a draft by lookup after it.
+static void propose(struct lrnn_generation * g, int32_t token) {
+    const int32_t most = most_drafted(g, LRNN_DRAFT_MAX);
     g->next[0] = token;
     g->n_next = 1;
-    if (g->draft != NULL && most > 0 && g->finish == LRNN_FINISH_NONE) {
-        g->n_next += draft_propose(g->draft, (int32_t) most, g->next + 1);
+    if (g->draft != NULL && most > 0) {
+        g->n_next += draft_propose(g->draft, most, g->next + 1);
     }
+}
+
+void generation_draft(struct lrnn_generation * const * generations, int32_t n) {
+    struct session_draft * drafts = malloc((size_t) (n > 0 ? n : 1) * sizeof(*drafts));
+    struct lrnn_session *  session = NULL;
+    int32_t                n_drafts = 0;
+    for (int32_t i = 0; drafts != NULL && i < n; ++i) {
+        struct lrnn_generation * g = generations[i];
+        const int32_t            most = most_drafted(g, g->params.n_draft_mtp);
+        if (g->phase == GENERATION_TEXT && most > 0 && session_may_draft(g->session, g->seq)) {
+            session = g->session;
+            drafts[n_drafts++] = (struct session_draft) { g->seq, most, g->next, 0 };
+        }
+    }
+    if (n_drafts > 0 && session_draft(session, drafts, n_drafts, NULL)) {
+        for (int32_t i = 0, at = 0; i < n && at < n_drafts; ++i) {
+            if (drafts[at].tokens == generations[i]->next) {
+                generations[i]->n_next = 1 + drafts[at++].n;
+            }
+        }
+    }
+    free(drafts);
 }
 
 // Takes back what is wrong of a draft, `n_wrong` tokens, and decides what to feed next.
@@ -436,6 +474,7 @@ bool lrnn_generation_step(
     if (!ok) {
         return false;
     }
+    generation_draft(generations, n);
     for (int32_t i = 0; i < n; ++i) {
         struct lrnn_generation * g = generations[i];
         clear_output(g);

@@ -2,6 +2,7 @@
 
 // A generation from the inside, for programs that make their own calls of the model:
 //
+//     generation_draft(generations, n)           drafts of the model
 //     generation_input(g, n_max, &inputs[i])     what to feed next
 //     lrnn_eval(session, inputs, n)
 //     generation_take(g, row)                    row: that of its first logits
@@ -49,7 +50,7 @@ struct lrnn_generation {
     struct lrnn_generation_params params;
     struct lrnn_model_info        info;
     struct lrnn_sampler *         sampler;
-    struct draft *                draft; // NULL: none
+    struct draft *                draft; // by lookup; NULL: none
     struct lrnn_decoder *         decoder;
     struct stop_filter            stop;
     struct grammar_matcher *      matcher;                   // of the text so far; NULL: no grammar
@@ -83,6 +84,10 @@ struct lrnn_generation {
 // - follows: the text follows other text, and keeps its leading space
 bool generation_begin(struct lrnn_generation * g, const int32_t * tokens, int64_t n_tokens,
         bool follows, struct lrnn_error * err);
+
+// Makes the drafts of the generations of a session that have n_draft_mtp; they must be fed next.
+// None is made if that fails: a draft is never necessary.
+void generation_draft(struct lrnn_generation * const * generations, int32_t n);
 
 // The next tokens to feed, at most n_max of the prompt. False: none.
 bool generation_input(struct lrnn_generation * g, int64_t n_max, struct lrnn_input * input);

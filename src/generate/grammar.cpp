@@ -34,14 +34,14 @@ struct limits {
 };
 
 constexpr limits COMPILE = { "the grammar takes", 5, INT64_C(1) << 30 };
-constexpr limits MATCH = { "to find what the grammar allows next takes", 1, INT64_C(1) << 28 };
+constexpr limits MATCH = { "finding what the grammar allows next takes", 1, INT64_C(1) << 28 };
 
 constexpr size_t MAX_TEXT = 1 << 20; // of a grammar
 constexpr int    MAX_RECURSION = 1000;
 constexpr size_t STACK = 64 << 20; // enough for it
 constexpr size_t KEPT = 32;        // compiled grammars
 constexpr size_t KEPT_BYTES = 256 << 20;
-constexpr int    MAX_SPACES = 24; // between the parts of a JSON text: a model may love spaces
+constexpr int    MAX_SPACES = 24; // in a row, in JSON: a model may repeat them without end
 
 //
 // The budget

@@ -1,13 +1,18 @@
 // State files: a sequence, and what programs keep with it. All numbers are little-endian.
 //
-//     "lrnn-seq"   u32 version   u16 parts: 1 logits, 2 sampler, 4 tokens, 8 text   u16 cache type
+//     "lrnn-seq"   u32 version   u16 cache type after u16 parts:
+//                  1 logits, 2 sampler, 4 tokens, 8 text, 16 draft block
 //     u64 model identity   i64 number of tokens   u64 bytes of memory
-//     the memory of the sequence, in the order of states_visit
+//     the memory of the sequence, in the order of states_visit, without the draft block
 //     if parts & 1: the logits of the last token, f32 [vocabulary]
 //     if parts & 2: the sampler: u64 random[2]   i64 n_accepted   i32 recent[4096]
 //     if parts & 4: i64 n, the number of tokens or one more   i32 tokens[n]
 //     if parts & 8: u64 size   text
+//     if parts & 16: u64 size   the memory of the draft block   i64 tokens that it has not seen
 //     u64 FNV-1a checksum of everything before it
+//
+// A session without the draft block ignores its memory. If a file lacks it, the block sees nothing
+// of the saved sequence, and drafts begin after the next token.
 //
 // The cache type is 0 (F32), 1 (F16) or 2 (Q8_0); 0 in models without attention layers.
 //
@@ -27,7 +32,6 @@
 #include "run/sampler.h"
 #include "run/session.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
@@ -42,7 +46,14 @@ static const char MAGIC_SERVER[] = "lrnn-srv";
 
 enum { VERSION = 1 };
 
-enum { HAS_LOGITS = 1, HAS_SAMPLER = 2, HAS_TOKENS = 4, HAS_TEXT = 8, HAS_ALL = 15 };
+enum {
+    HAS_LOGITS = 1,
+    HAS_SAMPLER = 2,
+    HAS_TOKENS = 4,
+    HAS_TEXT = 8,
+    HAS_DRAFT = 16,
+    HAS_ALL = 31,
+};
 
 // An upper bound for numbers of tokens, far from overflow.
 static const int64_t COUNT_MAX = INT64_C(1) << 62;
@@ -78,8 +89,8 @@ _Static_assert(
 // The number of the session's cache type in a file.
 static uint16_t cache_type_of(const struct lrnn_session * session) {
     uint16_t i = 0;
-    while (session_model(session)->info.n_layer_attention > 0 && i + 1 < N_CACHE_TYPES &&
-            CACHE_TYPES[i] != session_cache_format(session)) {
+    while (session->model->info.n_layer_attention > 0 && i + 1 < N_CACHE_TYPES &&
+            CACHE_TYPES[i] != session->states.size.cache_format) {
         ++i;
     }
     return i;
@@ -118,9 +129,9 @@ bool state_file_take(struct state_file * f, struct lrnn_session * session, int32
     const float * logits = session_seq_logits(session, seq);
     f->length = lrnn_seq_length(session, seq);
     f->cache_format = cache_type_of(session);
-    f->n_memory = lrnn_seq_size(session, seq);
+    f->n_memory = session_bytes_of(session, f->length, &f->n_draft);
     f->memory = malloc(f->n_memory > 0 ? f->n_memory : 1);
-    f->logits = logits != NULL ? copy_of(logits, logits_size(&session_model(session)->info)) : NULL;
+    f->logits = logits != NULL ? copy_of(logits, logits_size(&session->model->info)) : NULL;
     f->sampler = sampler != NULL ? calloc(1, sizeof(*f->sampler)) : NULL;
     if (f->memory == NULL || (logits != NULL && f->logits == NULL) ||
             (sampler != NULL && f->sampler == NULL)) {
@@ -173,20 +184,21 @@ bool state_file_write(const struct state_file * f, const char * path,
         .version = VERSION,
         .has = (uint16_t) ((f->logits != NULL ? HAS_LOGITS : 0) |
                            (f->sampler != NULL ? HAS_SAMPLER : 0) |
-                           (f->tokens != NULL ? HAS_TOKENS : 0) | (f->text.n > 0 ? HAS_TEXT : 0)),
+                           (f->tokens != NULL ? HAS_TOKENS : 0) | (f->text.n > 0 ? HAS_TEXT : 0) |
+                           (f->n_draft > 0 ? HAS_DRAFT : 0)),
         .cache_type = f->cache_format,
         .identity = info->identity,
         .length = f->length,
-        .n_memory = f->n_memory,
+        .n_memory = f->n_memory - f->n_draft,
     };
-    const uint64_t n_text = f->text.n;
+    const uint64_t n_text = f->text.n, n_draft = f->n_draft;
     struct writer  w = { .sum = HASH_START, .ok = true, .err = err };
     memcpy(header.magic, MAGIC, sizeof(header.magic));
     if (!state_file_may_replace(path, err) || !atomic_file_open(&w.file, path, err)) {
         return false;
     }
     put(&w, &header, sizeof(header));
-    put(&w, f->memory, f->n_memory);
+    put(&w, f->memory, header.n_memory);
     put(&w, f->logits, f->logits != NULL ? logits_size(info) : 0);
     put(&w, f->sampler, f->sampler != NULL ? sizeof(*f->sampler) : 0);
     if (f->tokens != NULL) {
@@ -196,6 +208,10 @@ bool state_file_write(const struct state_file * f, const char * path,
     if (n_text > 0) {
         put(&w, &n_text, sizeof(n_text));
         put(&w, f->text.data, f->text.n);
+    }
+    if (n_draft > 0) {
+        put(&w, &n_draft, sizeof(n_draft));
+        put(&w, (const uint8_t *) f->memory + header.n_memory, f->n_draft);
     }
     const uint64_t sum = w.sum;
     put(&w, &sum, sizeof(sum));
@@ -212,7 +228,7 @@ bool lrnn_seq_save(struct lrnn_session * session, int32_t seq, const struct lrnn
     if (!state_file_take(&f, session, seq, sampler, err)) {
         return false;
     }
-    const bool ok = state_file_write(&f, path, &session_model(session)->info, err);
+    const bool ok = state_file_write(&f, path, &session->model->info, err);
     state_file_free(&f);
     return ok;
 }
@@ -254,19 +270,13 @@ static bool check_header(const char * path, const struct header * h,
     return true;
 }
 
-static bool add_size(struct ggml_tensor * tensor, size_t offset, size_t size, void * user) {
-    (void) tensor;
-    (void) offset;
-    *(uint64_t *) user += size;
-    return true;
-}
-
 // Checks what a session must have to hold the state.
+// - n_memory: without the draft block
 static bool check_fit(const char * path, int64_t length, uint16_t cache_type, uint64_t n_memory,
         struct lrnn_session * session, struct lrnn_error * err) {
     const int64_t most =
             session_max_length(session) < COUNT_MAX ? session_max_length(session) : COUNT_MAX;
-    uint64_t expected = 0;
+    size_t n_draft;
     if (cache_type != STATE_FILE_ANY_CACHE && cache_type != cache_type_of(session)) {
         return error_bad_file(err, "%s: the attention cache has the type %s; expected %s", path,
                 ggml_type_name(CACHE_TYPES[cache_type]),
@@ -277,7 +287,7 @@ static bool check_fit(const char * path, int64_t length, uint16_t cache_type, ui
                 "%s: the sequence has %" PRId64 " tokens; expected 0 to %" PRId64, path, length,
                 most);
     }
-    session_visit(session, 0, length, add_size, &expected);
+    const uint64_t expected = session_bytes_of(session, length, &n_draft) - n_draft;
     return expected == n_memory ||
            error_bad_file(err, "%s: the state has %" PRIu64 " bytes; expected %" PRIu64, path,
                    n_memory, expected);
@@ -289,7 +299,7 @@ struct reader {
     const uint8_t * end; // before the checksum
 };
 
-// Takes bytes, or returns NULL if there are not so many.
+// Takes the next bytes. NULL: fewer are left.
 static const uint8_t * next(struct reader * r, uint64_t size) {
     const uint8_t * part = r->at;
     if ((uint64_t) (r->end - r->at) < size) {
@@ -299,7 +309,7 @@ static const uint8_t * next(struct reader * r, uint64_t size) {
     return part;
 }
 
-// The number before a part of variable size; -1: missing or too large to be true.
+// The number before a part of variable size; -1: missing, or more than the rest of the file.
 static int64_t next_count(struct reader * r) {
     int64_t         n = -1;
     const uint8_t * part = next(r, sizeof(n));
@@ -316,7 +326,8 @@ struct parts {
     const uint8_t * sampler;
     const uint8_t * tokens;
     const uint8_t * text;
-    int64_t         n_tokens, n_text;
+    const uint8_t * draft;
+    int64_t         n_tokens, n_text, n_draft;
 };
 
 // Finds the parts. False: the size of the file is wrong. Sets *expected to the size of the parts
@@ -348,8 +359,12 @@ static bool find_parts(const struct header * h, const struct lrnn_model_info * i
         p->n_text = next_count(&r);
         p->text = p->n_text >= 0 ? next(&r, (uint64_t) p->n_text) : NULL;
     }
+    if (h->has & HAS_DRAFT) {
+        p->n_draft = next_count(&r);
+        p->draft = p->n_draft >= 0 ? next(&r, (uint64_t) p->n_draft) : NULL;
+    }
     return r.at == r.end && (p->tokens != NULL || !(h->has & HAS_TOKENS || is_of_server(h))) &&
-           (p->text != NULL || !(h->has & HAS_TEXT));
+           (p->text != NULL || !(h->has & HAS_TEXT)) && (p->draft != NULL || !(h->has & HAS_DRAFT));
 }
 
 // True if the numbers of a type in `data` are finite. A block of Q8_0 begins with its F16 scale.
@@ -405,10 +420,15 @@ static bool check_tokens(const char * path, const struct state_file * f,
 // Copies the parts of a file, and checks the values that need no session.
 static bool copy_parts(struct state_file * f, const char * path, const struct header * h,
         const struct parts * p, const struct lrnn_model_info * info, struct lrnn_error * err) {
-    f->n_memory = (size_t) h->n_memory;
-    f->memory = copy_of(p->memory, f->n_memory);
+    f->n_draft = (size_t) p->n_draft;
+    f->n_memory = (size_t) h->n_memory + f->n_draft;
+    f->memory = malloc(f->n_memory > 0 ? f->n_memory : 1);
     f->cache_format = is_of_server(h) ? STATE_FILE_ANY_CACHE : h->cache_type;
     bool ok = f->memory != NULL;
+    if (ok) {
+        memcpy(f->memory, p->memory, (size_t) h->n_memory);
+        memcpy((uint8_t *) f->memory + h->n_memory, p->draft, f->n_draft);
+    }
     if (h->has & HAS_LOGITS) {
         f->logits = copy_of(p->logits, logits_size(info));
         ok = ok && f->logits != NULL;
@@ -475,8 +495,7 @@ static FILE * open_file(const char * path, const struct lrnn_model_info * info,
         if (fd >= 0) {
             close(fd);
         }
-        error_set(err, errno == ENOENT ? LRNN_ERROR_NOT_FOUND : LRNN_ERROR_SYSTEM,
-                "%s: cannot be opened: %s", path, strerror(errno));
+        error_system(err, "%s: cannot be opened", path);
         return NULL;
     }
     bool ok = fstat(fileno(file), &st) == 0 && S_ISREG(st.st_mode);
@@ -502,14 +521,41 @@ static bool check_header_fit(const char * path, const struct header * h,
 }
 
 static bool check_bytes(struct ggml_tensor * tensor, size_t offset, size_t size, void * user) {
-    struct reader * r = user;
+    const uint8_t * data = next(user, size);
     (void) offset;
-    return all_finite(tensor->type, next(r, size), size);
+    return data == NULL || all_finite(tensor->type, data, size); // NULL: of the draft block
+}
+
+// Checks the memory of a file against the session that will have it.
+static bool check_memory(struct state_file * f, const char * path, struct lrnn_session * session,
+        struct lrnn_error * err) {
+    struct reader r = { f->memory, (uint8_t *) f->memory + f->n_memory };
+    size_t        n_draft;
+    int64_t       unseen = 0;
+    session_bytes_of(session, f->length, &n_draft);
+    if (n_draft == 0) { // the session has no draft block
+        f->n_memory -= f->n_draft;
+        f->n_draft = 0;
+    }
+    if (f->n_draft > 0 && f->n_draft != n_draft) {
+        return error_bad_file(
+                err, "%s: the draft block has %zu bytes; expected %zu", path, f->n_draft, n_draft);
+    }
+    if (f->n_draft > 0) {
+        memcpy(&unseen, r.end - sizeof(unseen), sizeof(unseen));
+    }
+    if (unseen < 0 || unseen > f->length) {
+        return error_bad_file(err,
+                "%s: the draft block has not seen %" PRId64 " tokens; expected 0 to %" PRId64, path,
+                unseen, f->length);
+    }
+    return states_visit(&session->states, session->model, 0, f->length, check_bytes, &r) ||
+           error_bad_file(err, "%s: the state is not finite", path);
 }
 
 bool state_file_read(struct state_file * f, const char * path, struct lrnn_session * session,
         struct lrnn_error * err) {
-    const struct lrnn_model_info * info = &session_model(session)->info;
+    const struct lrnn_model_info * info = &session->model->info;
     struct header                  header;
     int64_t                        size = 0;
     FILE *                         file = open_file(path, info, &header, &size, err);
@@ -522,11 +568,8 @@ bool state_file_read(struct state_file * f, const char * path, struct lrnn_sessi
     bool ok = check_header_fit(path, &header, session, err);
     if (ok) {
         data = read_rest(file, path, size, err);
-        ok = data != NULL && check_rest(f, path, &header, data, size, info, err);
-    }
-    struct reader r = { f->memory, (uint8_t *) f->memory + f->n_memory };
-    if (ok && !session_visit(session, 0, f->length, check_bytes, &r)) {
-        ok = error_bad_file(err, "%s: the state is not finite", path);
+        ok = data != NULL && check_rest(f, path, &header, data, size, info, err) &&
+             check_memory(f, path, session, err);
     }
     free(data);
     fclose(file);
@@ -538,7 +581,7 @@ bool state_file_read(struct state_file * f, const char * path, struct lrnn_sessi
 
 int64_t state_file_count_tokens(
         const char * path, struct lrnn_session * session, struct lrnn_error * err) {
-    const struct lrnn_model_info * info = &session_model(session)->info;
+    const struct lrnn_model_info * info = &session->model->info;
     struct header                  header;
     int64_t                        size = 0, n = -1;
     FILE *                         file = open_file(path, info, &header, &size, err);
@@ -562,24 +605,18 @@ int64_t state_file_count_tokens(
 
 // ---- Into a session -----------------------------------------------------------------------------
 
-static bool set_bytes(struct ggml_tensor * tensor, size_t offset, size_t size, void * user) {
-    struct reader * r = user;
-    ggml_backend_tensor_set(tensor, next(r, size), offset, size);
-    return true;
-}
-
 bool state_file_put(const struct state_file * f, struct lrnn_session * session, int32_t seq,
         struct lrnn_sampler * sampler, const char * path, struct lrnn_error * err) {
-    struct reader r = { f->memory, (uint8_t *) f->memory + f->n_memory };
+    const uint64_t n_memory = f->n_memory - f->n_draft;
     if (!session_check_seq(session, seq, err) ||
-            !check_fit(path, f->length, f->cache_format, f->n_memory, session, err)) {
+            !check_fit(path, f->length, f->cache_format, n_memory, session, err) ||
+            !session_reserve_logits(session, 1, err) ||
+            !lrnn_seq_set(session, seq, f->length, f->memory, f->n_memory, err)) {
         return false;
     }
-    if (f->logits != NULL && !session_set_logits(session, seq, f->logits, err)) {
-        return false;
+    if (f->logits != NULL) {
+        session_set_logits(session, seq, f->logits, err);
     }
-    session_visit(session, seq, f->length, set_bytes, &r);
-    session_set_seq(session, seq, f->length, f->logits != NULL);
     if (sampler != NULL && f->sampler != NULL) {
         memcpy(sampler->random, f->sampler->random, sizeof(sampler->random));
         memcpy(sampler->recent, f->sampler->recent, sizeof(sampler->recent));

@@ -11,7 +11,8 @@ struct state_file {
     int64_t  length;       // tokens that led to the state
     uint16_t cache_format; // as in the file; STATE_FILE_ANY_CACHE: unknown
     size_t   n_memory;
-    void *   memory; // of the sequence, [n_memory]
+    size_t   n_draft; // bytes of the draft block, at the end of the memory; 0: none
+    void *   memory;  // of the sequence, as lrnn_seq_get copies it, [n_memory]
 
     float *                logits;  // after the last token, [n_vocab]; NULL: none
     struct saved_sampler * sampler; // NULL: none

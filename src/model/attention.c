@@ -190,17 +190,23 @@ struct ggml_tensor * attention_attend(
     return o;
 }
 
+void attention_remember(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
+    const struct attention * w = layer->attention_weights;
+
+    struct ggml_tensor * k =
+            prepare(g, w, graph_linear(g, w->k, w->k_b, x), w->k_norm, w->HK); // [L, HK, T]
+    struct ggml_tensor * v = graph_linear(g, w->v, w->v_b, x);                 // [HK·L, T]
+    attention_store(g, g->cache_k, ggml_reshape_2d(g->ctx, k, w->HK * w->L, g->n_tokens));
+    attention_store(g, g->cache_v, v);
+}
+
 struct ggml_tensor * attention_mix(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct attention * w = layer->attention_weights;
 
     struct ggml_tensor * qz = graph_linear(g, w->q, w->q_b, x);  // [H·L, T] or [H·2L, T]
     struct ggml_tensor * q = prepare(g, w, qz, w->q_norm, w->H); // [L, H, T]
-    struct ggml_tensor * k =
-            prepare(g, w, graph_linear(g, w->k, w->k_b, x), w->k_norm, w->HK); // [L, HK, T]
-    struct ggml_tensor * v = graph_linear(g, w->v, w->v_b, x);                 // [HK·L, T]
-    attention_store(g, g->cache_k, ggml_reshape_2d(g->ctx, k, w->HK * w->L, g->n_tokens));
-    attention_store(g, g->cache_v, v);
+    attention_remember(g, layer, x);
 
     struct ggml_tensor * o = attention_attend(g, q, w->HK, w->L, w->scale); // [H·L, T]
     if (w->gated) {

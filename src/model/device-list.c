@@ -25,7 +25,7 @@ static bool is_new_enough(ggml_backend_dev_t dev, struct lrnn_error * err) {
     if (is_too_old == NULL || !is_too_old(dev, &found, &oldest)) {
         return true;
     }
-    return error_set(err, LRNN_ERROR_BAD_INPUT,
+    return error_bad_input(err,
             "device %s (%s) has compute capability %d.%d; this build is for %d.%d and later; build "
             "it with CUDAARCHS=%d, or use other devices",
             ggml_backend_dev_name(dev), ggml_backend_dev_description(dev), found / 10, found % 10,
@@ -34,7 +34,7 @@ static bool is_new_enough(ggml_backend_dev_t dev, struct lrnn_error * err) {
 
 static bool add(struct device_list * list, ggml_backend_dev_t dev, struct lrnn_error * err) {
     if (is_reordered(dev)) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
+        return error_bad_input(err,
                 "the environment variable GGML_CUDA_GRAPH_OPT is 1; unset it to use device %s",
                 ggml_backend_dev_name(dev));
     }
@@ -43,13 +43,11 @@ static bool add(struct device_list * list, ggml_backend_dev_t dev, struct lrnn_e
     }
     for (int32_t i = 0; i < list->n; ++i) {
         if (list->at[i].dev == dev) {
-            return error_set(err, LRNN_ERROR_BAD_INPUT, "device %s is listed twice",
-                    ggml_backend_dev_name(dev));
+            return error_bad_input(err, "device %s is listed twice", ggml_backend_dev_name(dev));
         }
     }
     if (list->n == DEVICE_LIST_MAX) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, "more than %d devices; list the ones to use",
-                DEVICE_LIST_MAX);
+        return error_bad_input(err, "more than %d devices; list the ones to use", DEVICE_LIST_MAX);
     }
     list->at[list->n++] = (struct device_choice) { .dev = dev };
     return true;
@@ -81,8 +79,7 @@ static bool add_name(
     if (dev == NULL) {
         char names[512] = "none";
         all_names(names, sizeof(names));
-        return error_set(
-                err, LRNN_ERROR_BAD_INPUT, "there is no device '%s'; there are: %s", name, names);
+        return error_bad_input(err, "there is no device '%s'; there are: %s", name, names);
     }
     switch (ggml_backend_dev_type(dev)) {
         case GGML_BACKEND_DEVICE_TYPE_CPU: *has_cpu = true; return true;
@@ -105,7 +102,7 @@ static bool add_names(struct device_list * list, const char * names, struct lrnn
         p += n + (p[n] == ',');
     }
     if (has_cpu && list->n > 0) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
+        return error_bad_input(err,
                 "devices are '%s'; list the CPU alone or not at all: it takes the remaining layers",
                 names);
     }
@@ -126,7 +123,7 @@ static bool set_shares(struct device_list * list, const char * split, struct lrn
             d->share = strtod(split, &end);
             if (end == split || !(d->share >= 0.0 && d->share <= 1e9) ||
                     *end != (i < list->n - 1 ? ',' : '\0')) {
-                return error_set(err, LRNN_ERROR_BAD_INPUT,
+                return error_bad_input(err,
                         "the tensor split needs one number per device, such as 3,1; expected %d",
                         list->n);
             }
@@ -135,7 +132,7 @@ static bool set_shares(struct device_list * list, const char * split, struct lrn
         sum += d->share;
     }
     return sum > 0.0 || list->n == 0 ||
-           error_set(err, LRNN_ERROR_BAD_INPUT, "the tensor split is zero for every device");
+           error_bad_input(err, "the tensor split is zero for every device");
 }
 
 bool device_list_read(struct device_list * list, const struct lrnn_model_params * params,

@@ -21,10 +21,12 @@
     X(delta_net)           \
     X(falcon_h1)           \
     X(gated_delta_net)     \
+    X(gated_delta_net_2)   \
     X(gated_delta_product) \
     X(gla)                 \
     X(granitehybrid)       \
     X(hgrn2)               \
+    X(jamba)               \
     X(kda)                 \
     X(kimi_linear)         \
     X(lfm2)                \
@@ -76,6 +78,7 @@ struct family {
     void (*layer_kind)(struct loader * l, int32_t il, struct layer * layer);
     int          attention; // bits of enum attention_feature
     int          router;    // of mixtures: bits of enum router_feature
+    bool         draft;     // may have a draft block
     const char * ffn_norm;
     const char * output_norm; // NULL: "output_norm.weight"
 };
@@ -108,14 +111,17 @@ bool layer_load(struct loader * l, int32_t il, struct layer * layer);
 struct ggml_tensor * layer_build(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x);
 
+// Writes x [D, T], the input of an attention layer, to its caches, and computes nothing else.
+void layer_store(struct graph * g, const struct layer * layer, struct ggml_tensor * x);
+
 // The norm of a model, over the first dimension: LayerNorm if the family has it or if there is a
 // bias b, otherwise RMSNorm
 struct ggml_tensor * layer_norm(
         struct graph * g, struct ggml_tensor * w, struct ggml_tensor * b, struct ggml_tensor * x);
 
 // lrnn.block_style. The attention layers of OLMo-Hybrid have their norms after mixer and MLP, its
-// recurrent layers before.
-enum layer_style { LAYER_STYLE_PRE_NORM, LAYER_STYLE_OLMO_HYBRID };
+// recurrent layers before. Single: a layer is a mixer or an MLP with ReLU², as in Nemotron-H.
+enum layer_style { LAYER_STYLE_PRE_NORM, LAYER_STYLE_OLMO_HYBRID, LAYER_STYLE_SINGLE };
 
 enum layer_style layer_style_load(struct loader * l);
 
@@ -176,10 +182,10 @@ struct ggml_tensor * columns(struct graph * g, struct ggml_tensor * x, int64_t f
 struct ggml_tensor * lerp(
         struct graph * g, struct ggml_tensor * h, struct ggml_tensor * d, struct ggml_tensor * mu);
 
-// A map of low rank: up (down x) + bias, x [D, T] → [out, T]
+// A map of low rank: up (down x) + bias, x [D, T] → [out, T]; up NULL: down x + bias
 struct low_rank {
-    struct ggml_tensor * down; // [D, r]
-    struct ggml_tensor * up;   // [r, out]
+    struct ggml_tensor * down; // [D, r]; without up [D, out]
+    struct ggml_tensor * up;   // [r, out] or NULL
     struct ggml_tensor * bias; // [out] or NULL
 };
 
@@ -221,14 +227,16 @@ struct ggml_tensor * head_gate_build(
         struct graph * g, const struct head_gate * gate, struct ggml_tensor * x);
 
 //
-// The readout of fla's mixers: W_o (RMSNorm(o) per head ∘ f(W_g x)), f SiLU, σ or no gate at all
+// The readout of fla's mixers: W_o (RMSNorm(o) per head ∘ f(W_g x)), f SiLU, σ or no gate at all;
+// and of Megatron's: W_o RMSNorm(o ∘ silu(W_g x)) per group of heads
 //
 enum output_gate { OUTPUT_GATE_NONE, OUTPUT_GATE_SILU, OUTPUT_GATE_SIGMOID };
 
 extern const char * const OUTPUT_GATES[];
 
 struct readout {
-    struct ggml_tensor * norm;   // [P] or NULL
+    int64_t              groups; // of the second form, set before loading; 0: the first
+    struct ggml_tensor * norm;   // [P] or NULL; [H·P/groups, groups]
     struct ggml_tensor * gate;   // [D, H·P] or NULL
     struct ggml_tensor * output; // [H·P, D]
     float                eps;
@@ -259,6 +267,9 @@ bool attention_load(struct loader * l, int32_t il, struct layer * layer);
 struct ggml_tensor * attention_mix(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x);
 
+// Only writes k and v of x [D, T] to the caches.
+void attention_remember(struct graph * g, const struct layer * layer, struct ggml_tensor * x);
+
 // Writes the rows of all tokens of the batch, x [width, T], to the caches of their sequences. The
 // graph is expanded at once, so that this happens before any read.
 void attention_store(struct graph * g, struct ggml_tensor * cache, struct ggml_tensor * x);
@@ -267,6 +278,16 @@ void attention_store(struct graph * g, struct ggml_tensor * cache, struct ggml_t
 // → [H·P, T]
 struct ggml_tensor * attention_attend(
         struct graph * g, struct ggml_tensor * q, int64_t HK, int64_t P, float scale);
+
+// ---- draft-block.c ------------------------------------------------------------------------------
+bool draft_block_load(struct loader * l);
+
+// The part of the block in a call of the model: keeps h [D, T] of the last token, and writes the
+// rows of all tokens to the cache.
+void draft_block_follow(struct graph * g, struct ggml_tensor * h);
+
+// A guess for each token of the batch → h' [D, T]
+struct ggml_tensor * draft_block_build(struct graph * g);
 
 // ---- mla.c: the same with latent rows -----------------------------------------------------------
 bool mla_load(struct loader * l, int32_t il, struct layer * layer);

@@ -28,6 +28,7 @@ struct graph_seq { // the tokens of one sequence in a batch
     int64_t         visible;   // cache rows that attention reads; the mask hides those past the end
     int64_t         n_outputs; // logits are computed for this many tokens at the end
     const int32_t * tokens;    // [count]
+    int64_t         hidden;    // attention does not see this many first rows; drafts only
 };
 
 struct batch { // tokens computed together, one sequence after the other
@@ -35,6 +36,9 @@ struct batch { // tokens computed together, one sequence after the other
     int32_t            n_seqs;
     int64_t            n_tokens;  // T
     int64_t            n_outputs; // over all sequences
+
+    // A batch of the draft block: h [D, T] of the tokens before. NULL: of the model
+    const float * hidden;
 };
 
 struct graph_inputs {
@@ -44,6 +48,7 @@ struct graph_inputs {
     struct ggml_tensor *  ids;       // I32 [4 + n_rewind, n_seqs], the slots of each sequence
     struct ggml_tensor *  outputs;   // I32 [n_outputs], tokens with logits; NULL: none
     struct ggml_tensor ** masks;     // [n_seqs], F16 [visible, count]; NULL: no attention layer
+    struct ggml_tensor *  hidden;    // F32 [D, T], of the tokens before; NULL: not a draft
 };
 
 struct graph {
@@ -80,8 +85,8 @@ struct ggml_tensor * graph_product_heads(
         struct graph * g, struct ggml_tensor * w, struct ggml_tensor * x);
 
 // Puts nodes next to each other into the graph, before those that are added later. Threads do not
-// wait between nodes that do not depend on each other, which counts if there are few tokens. With
-// many tokens a node should be close to its readers instead, and this does nothing.
+// wait between nodes that do not depend on each other, which matters if there are few tokens. With
+// many tokens a node should be close to its readers instead, so this does nothing.
 void graph_group(struct graph * g, int n, struct ggml_tensor * const nodes[]);
 
 // x / sqrt(mean(x²) + eps) · w, over the first dimension; w NULL: 1

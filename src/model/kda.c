@@ -13,7 +13,6 @@
 #include "model/families.h"
 
 #include <math.h>
-#include <stdio.h>
 
 struct kda {
     int64_t H, HV, K, P, W;
@@ -23,13 +22,11 @@ struct kda {
 };
 
 struct kda_layer {
-    struct conv_proj     q, k, v;
-    struct ggml_tensor * beta;      // [D, HV]
-    struct ggml_tensor * f_a, *f_b; // [D, R], [R, HV·K]; or [D, HV·K], NULL
-    struct ggml_tensor * a;         // [1, HV]        ∓exp(A_log)
-    struct ggml_tensor * dt_bias;   // [HV·K]
-    struct ggml_tensor * g_a, *g_b; // [D, R], [R, HV·P]; or [D, HV·P], NULL
-    struct ggml_tensor * g_bias;    // [HV·P] or NULL
+    struct qkv           in;
+    struct ggml_tensor * beta; // [D, HV]
+    struct low_rank      f;    // out = HV·K, bias dt_bias; Ling: up is NULL, down [D, HV·K]
+    struct ggml_tensor * a;    // [HV]           ∓exp(A_log)
+    struct low_rank      g;    // out = HV·P; as f, without a bias perhaps
     struct readout       readout;
 };
 
@@ -55,10 +52,8 @@ static bool load(struct loader * l) {
         load_llama_cpp_keys(l, f);
         return !l->failed;
     }
-    f->H = loader_int(l, "lrnn.head_count", 1, 4096);
+    heads_load(l, &f->H, &f->K, &f->P);
     f->HV = loader_int_or(l, "lrnn.head_count_value", 1, 4096, f->H);
-    f->K = loader_int(l, "lrnn.key_length", 1, 65536);
-    f->P = loader_int(l, "lrnn.value_length", 1, 65536);
     f->W = conv_width_load(l);
     f->lower_bound = loader_float_or(l, "lrnn.gate_lower_bound", -1e6f, -1e-6f, 0.0f);
     f->eps = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
@@ -66,16 +61,12 @@ static bool load(struct loader * l) {
     return !l->failed;
 }
 
-// Two matrices of low rank, "<name>_a" and "<name>_b", or in Ling one, "<name>_a"
-static void load_low_rank(struct loader * l, int32_t il, const char * name, int64_t out,
-        struct ggml_tensor ** a, struct ggml_tensor ** b) {
-    const bool one = l->model->family == &family_bailingmoe3;
-    char       full[64];
-    snprintf(full, sizeof(full), "%s_a.weight", name);
-    *a = loader_tensor_2d(l, il, full, TENSOR_REQUIRED, l->model->n_embd, one ? out : 0);
-    if (!one) {
-        snprintf(full, sizeof(full), "%s_b.weight", name);
-        *b = loader_tensor_2d(l, il, full, TENSOR_REQUIRED, *a != NULL ? (*a)->ne[1] : 0, out);
+static void load_map(struct loader * l, int32_t il, const char * down, const char * up, int64_t out,
+        struct low_rank * map) {
+    if (l->model->family == &family_bailingmoe3) {
+        map->down = loader_tensor_2d(l, il, down, TENSOR_REQUIRED, l->model->n_embd, out);
+    } else {
+        low_rank_load(l, il, down, up, NULL, out, TENSOR_REQUIRED, map);
     }
 }
 
@@ -85,28 +76,16 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const int64_t      D = l->model->n_embd;
 
     loader_recurrence(l, layer, f->HV, f->K, f->P, 0);
-    conv_proj_load(l, il, layer, "attn_q.weight", "q", f->W, f->H * f->K, &w->q);
-    conv_proj_load(l, il, layer, "attn_k.weight", "k", f->W, f->H * f->K, &w->k);
-    conv_proj_load(l, il, layer, "attn_v.weight", "v", f->W, f->HV * f->P, &w->v);
+    qkv_load(l, il, layer, f->W, f->H * f->K, f->H * f->K, f->HV * f->P, &w->in);
     w->beta = loader_tensor_2d(l, il, "ssm_beta.weight", TENSOR_REQUIRED, D, f->HV);
-    load_low_rank(l, il, "ssm_f", f->HV * f->K, &w->f_a, &w->f_b);
+    load_map(l, il, "ssm_f_a.weight", "ssm_f_b.weight", f->HV * f->K, &w->f);
     w->a = loader_tensor_1d(l, il, "ssm_a", TENSOR_F32 | (f->positive_a ? 0 : TENSOR_DECAY), f->HV);
-    w->dt_bias = loader_tensor_1d(l, il, "ssm_dt.bias", TENSOR_F32, f->HV * f->K);
-    load_low_rank(l, il, "ssm_g", f->HV * f->P, &w->g_a, &w->g_b);
-    w->g_bias = loader_tensor_1d(l, il, "ssm_g_b.bias", TENSOR_F32 | TENSOR_OPTIONAL, f->HV * f->P);
-    w->readout.norm = loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32, f->P);
-    w->readout.output =
-            loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, f->HV * f->P, D);
-    w->readout.eps = f->eps;
-    w->readout.activation = OUTPUT_GATE_SIGMOID;
+    w->f.bias = loader_tensor_1d(l, il, "ssm_dt.bias", TENSOR_F32, f->HV * f->K);
+    load_map(l, il, "ssm_g_a.weight", "ssm_g_b.weight", f->HV * f->P, &w->g);
+    w->g.bias = loader_tensor_1d(l, il, "ssm_g_b.bias", TENSOR_F32 | TENSOR_OPTIONAL, f->HV * f->P);
+    readout_load(l, il, f->HV, f->P, TENSOR_REQUIRED, f->eps, OUTPUT_GATE_NONE, &w->readout);
+    w->readout.activation = OUTPUT_GATE_SIGMOID; // of w->g
     return !l->failed;
-}
-
-// B A x + bias; B NULL: A x + bias
-static struct ggml_tensor * low_rank(struct graph * g, struct ggml_tensor * a,
-        struct ggml_tensor * b, struct ggml_tensor * bias, struct ggml_tensor * x) {
-    return b != NULL ? graph_linear(g, b, bias, graph_product(g, a, x))
-                     : graph_linear(g, a, bias, x);
 }
 
 // [D, T] → [K, HV, T]
@@ -116,7 +95,7 @@ static struct ggml_tensor * build_gate(
     struct ggml_context * c = g->ctx;
 
     struct ggml_tensor * a = ggml_reshape_2d(c, w->a, 1, f->HV); // [1, HV]
-    x = low_rank(g, w->f_a, w->f_b, w->dt_bias, x);              // [HV·K, T]
+    x = low_rank_build(g, &w->f, x);                             // [HV·K, T]
     x = ggml_reshape_3d(c, x, f->K, f->HV, g->n_tokens);         // [K, HV, T]
     if (f->lower_bound == 0.0f) {
         return ggml_exp(c, ggml_mul(c, ggml_softplus(c, x), a));
@@ -132,11 +111,11 @@ static struct ggml_tensor * mix(
     const struct kda_layer * w = layer->weights;
     const int64_t            T = g->n_tokens;
 
-    struct ggml_tensor * q = conv_proj_build(g, &w->q, GGML_SHORT_CONV_SILU, x);  // [H·K, T]
-    struct ggml_tensor * k = conv_proj_build(g, &w->k, GGML_SHORT_CONV_SILU, x);  // [H·K, T]
-    struct ggml_tensor * v = conv_proj_build(g, &w->v, GGML_SHORT_CONV_SILU, x);  // [HV·P, T]
-    struct ggml_tensor * beta = graph_beta(g, graph_linear(g, w->beta, NULL, x)); // [HV, T]
-    struct ggml_tensor * gate = build_gate(g, w, x);                              // [K, HV, T]
+    struct ggml_tensor * q = conv_proj_build(g, &w->in.q, GGML_SHORT_CONV_SILU, x); // [H·K, T]
+    struct ggml_tensor * k = conv_proj_build(g, &w->in.k, GGML_SHORT_CONV_SILU, x); // [H·K, T]
+    struct ggml_tensor * v = conv_proj_build(g, &w->in.v, GGML_SHORT_CONV_SILU, x); // [HV·P, T]
+    struct ggml_tensor * beta = graph_beta(g, graph_linear(g, w->beta, NULL, x));   // [HV, T]
+    struct ggml_tensor * gate = build_gate(g, w, x);                                // [K, HV, T]
 
     const struct ggml_householder_scan_args args = {
         .q = graph_l2_norm(g, ggml_reshape_4d(g->ctx, q, f->K, f->H, 1, T), 1e-6f),
@@ -148,8 +127,7 @@ static struct ggml_tensor * mix(
     };
     struct ggml_tensor * o = graph_householder(g, args); // [P, HV, T]
 
-    x = low_rank(g, w->g_a, w->g_b, w->g_bias, x); // [HV·P, T]
-    return readout_build_gated(g, &w->readout, o, x);
+    return readout_build_gated(g, &w->readout, o, low_rank_build(g, &w->g, x));
 }
 
 const struct family family_kda = {

@@ -58,7 +58,8 @@ void low_rank_load(struct loader * l, int32_t il, const char * down, const char 
 
 struct ggml_tensor * low_rank_build(
         struct graph * g, const struct low_rank * map, struct ggml_tensor * x) {
-    return graph_linear(g, map->up, map->bias, graph_linear(g, map->down, NULL, x));
+    return map->up != NULL ? graph_linear(g, map->up, map->bias, graph_product(g, map->down, x))
+                           : graph_linear(g, map->down, map->bias, x);
 }
 
 struct ggml_tensor * columns(struct graph * g, struct ggml_tensor * x, int64_t first, int64_t n) {
@@ -115,7 +116,10 @@ void readout_load(struct loader * l, int32_t il, int64_t n_head, int64_t d_v, in
     if (gate != OUTPUT_GATE_NONE) {
         r->gate = loader_tensor_2d(l, il, "attn_gate.weight", TENSOR_REQUIRED, D, n_head * d_v);
     }
-    r->norm = loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32 | norm, d_v);
+    const int64_t width = n_head * d_v;
+    r->norm = r->groups > 0 ? loader_tensor_2d(l, il, "ssm_norm.weight", TENSOR_F32 | norm,
+                                      width / r->groups, r->groups)
+                            : loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32 | norm, d_v);
     r->output = loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, n_head * d_v, D);
     r->eps = eps;
     r->activation = gate;
@@ -124,6 +128,12 @@ void readout_load(struct loader * l, int32_t il, int64_t n_head, int64_t d_v, in
 struct ggml_tensor * readout_build_gated(struct graph * g, const struct readout * r,
         struct ggml_tensor * o, struct ggml_tensor * gate) {
     const int64_t width = o->ne[0] * o->ne[1]; // P·H
+    if (r->groups > 0) {
+        o = ggml_swiglu_split(g->ctx, gate, ggml_reshape_2d(g->ctx, o, width, g->n_tokens));
+        o = ggml_reshape_3d(g->ctx, o, width / r->groups, r->groups, g->n_tokens);
+        o = graph_rms_norm(g, o, r->norm, r->eps);
+        return graph_linear(g, r->output, NULL, ggml_reshape_2d(g->ctx, o, width, g->n_tokens));
+    }
     o = ggml_reshape_2d(g->ctx, graph_rms_norm(g, o, r->norm, r->eps), width, g->n_tokens);
     switch (r->activation) {
         case OUTPUT_GATE_SILU: o = ggml_swiglu_split(g->ctx, gate, o); break;

@@ -25,6 +25,7 @@ struct shell {
 // lrnn.layer_kinds, for the layers that are not the default of the family.
 static bool load_listed_kinds(struct loader * l) {
     const struct lrnn_model * model = l->model;
+    const bool                single = layer_style_load(l) == LAYER_STYLE_SINGLE;
     size_t                    n;
     struct slice *            kinds = loader_strings(l, "lrnn.layer_kinds", &n);
     if (kinds == NULL) {
@@ -34,23 +35,27 @@ static bool load_listed_kinds(struct loader * l) {
         loader_fail(l, "key 'lrnn.layer_kinds' has %zu elements; expected %d", n, model->n_layer);
     }
     for (int32_t il = 0; il < model->n_layer && !l->failed; ++il) {
-        const bool attention = slice_is(kinds[il], "attention");
-        char       quoted[80];
-        if (!attention && !slice_is(kinds[il], "recurrent")) {
-            loader_fail(l,
-                    "key 'lrnn.layer_kinds' has element %d = %s; "
-                    "expected 'recurrent' or 'attention'",
-                    il, slice_quote(quoted, sizeof(quoted), kinds[il]));
+        struct layer * layer = &model->layers[il];
+        const bool     attention = slice_is(kinds[il], "attention");
+        const bool     mlp = single && slice_is(kinds[il], "mlp");
+        char           quoted[80];
+        if (!attention && !mlp && !slice_is(kinds[il], "recurrent")) {
+            loader_fail(l, "key 'lrnn.layer_kinds' has element %d = %s; expected %s", il,
+                    slice_quote(quoted, sizeof(quoted), kinds[il]),
+                    single ? "'recurrent', 'attention' or 'mlp'" : "'recurrent' or 'attention'");
         } else if (model->family->attention_only && !attention) {
             loader_fail(l,
                     "key 'lrnn.layer_kinds' has element %d = 'recurrent'; "
                     "expected 'attention' for family %s",
                     il, model->family->name);
         }
-        if (attention) {
-            model->layers[il].recurrent = false;
-            model->layers[il].attention = true;
-            model->layers[il].ffn = FFN_SWIGLU;
+        if (attention || mlp) {
+            layer->recurrent = false;
+            layer->attention = attention;
+            layer->ffn = FFN_SWIGLU;
+        }
+        if (single) {
+            layer->ffn = mlp ? FFN_RELU2 : FFN_NONE;
         }
     }
     free(kinds);
@@ -71,7 +76,8 @@ bool layer_kinds_load(struct loader * l) {
     const struct family * family = l->model->family;
     const struct family * mixer = family_mixer(family);
     const bool            mlp = family->attention_only || (mixer->mix != NULL && !mixer->no_mlp);
-    for (int32_t il = 0; il < l->model->n_layer && !l->failed; ++il) {
+    const int32_t         n = l->model->n_layer;
+    for (int32_t il = 0; il < n + (l->model->draft != NULL) && !l->failed; ++il) {
         struct layer * layer = &l->model->layers[il];
         layer->recurrent = !family->attention_only;
         layer->attention = family->attention_only;
@@ -81,6 +87,10 @@ bool layer_kinds_load(struct loader * l) {
         if (family->layer_kind != NULL && !l->failed) {
             family->layer_kind(l, il, layer);
         }
+        if (il == n) { // the draft block
+            layer->recurrent = false;
+            layer->attention = true;
+        }
     }
     return !l->failed && (l->llama_cpp || load_listed_kinds(l));
 }
@@ -88,7 +98,7 @@ bool layer_kinds_load(struct loader * l) {
 // ---- Loading ------------------------------------------------------------------------------------
 
 enum layer_style layer_style_load(struct loader * l) {
-    static const char * const styles[] = { "pre", "olmo_hybrid", NULL };
+    static const char * const styles[] = { "pre", "olmo_hybrid", "single", NULL };
     return (enum layer_style) loader_word_or(l, "lrnn.block_style", styles, LAYER_STYLE_PRE_NORM);
 }
 
@@ -169,6 +179,11 @@ struct ggml_tensor * layer_norm(
     const float eps = g->model->norm_eps;
     const bool  centered = b != NULL || g->model->family->layer_norm;
     return centered ? graph_layer_norm(g, x, w, b, eps) : graph_rms_norm(g, x, w, eps);
+}
+
+void layer_store(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
+    const struct shell * s = layer->shell;
+    attention_remember(g, layer, layer_norm(g, s->mixer_norm, s->mixer_norm_b, x));
 }
 
 struct ggml_tensor * layer_build(

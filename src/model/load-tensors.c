@@ -3,8 +3,6 @@
 #include "base/error.h"
 #include "model/weights.h"
 
-#include "ggml-cpu.h"
-
 #include <float.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,8 +28,8 @@ static bool check_numbers(struct loader * l, const struct model_tensor * t, int 
         return loader_fail(
                 l, "tensor %s has type %s; expected f32", t->name, ggml_type_name(t->type));
     }
-    if (ggml_get_type_traits_cpu(t->type)->vec_dot == NULL ||
-            (t->type != GGML_TYPE_F32 && ggml_get_type_traits(t->type)->to_float == NULL)) {
+    // ggml multiplies exactly the types that it can turn into F32
+    if (t->type != GGML_TYPE_F32 && ggml_get_type_traits(t->type)->to_float == NULL) {
         return loader_fail(l,
                 "tensor %s has type %s; expected f32, f16, bf16, q8_0 or another type that ggml "
                 "multiplies",

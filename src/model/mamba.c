@@ -1,7 +1,7 @@
 // Mamba (S6): one transition per element of the state
 //
 //     (u, z) = W_in x                   u = silu(conv(u))
-//     (δ, B, C) = W_x u                 [each RMSNorm without weight]
+//     (δ, B, C) = W_x u                 [each RMSNorm, in Jamba with weights]
 //     Δ = softplus(W_Δ δ + b)
 //     S ← a ∘ S + B (Δ ∘ u)ᵀ            a = exp(Δ A), 2 exp(Δ A) − 1 for eigenvalues in [-1,1]
 //     y = Sᵀ C + d ∘ u
@@ -23,6 +23,7 @@ struct mamba_layer {
     struct ggml_tensor * dt, *dt_bias;     // [R, E], [E]
     struct ggml_tensor * a;                // [N, E]     A = −exp(A_log)
     struct ggml_tensor * d;                // [E]
+    struct ggml_tensor * norms[3];         // [R], [N], [N] of δ, B and C; NULL: 1
     struct ggml_tensor * out, *out_bias;   // [E, D], [D] or NULL
     int32_t              conv_state;
 };
@@ -31,11 +32,12 @@ static bool load(struct loader * l) {
     struct mamba * f = l->model->shared;
 
     const bool ours = !l->llama_cpp;
-    f->W = ours ? conv_width_load(l) : loader_int(l, "mamba.ssm.conv_kernel", 2, 64);
-    f->N = loader_int(l, ours ? "lrnn.state_length" : "mamba.ssm.state_size", 1, 65536);
+    f->W = ours ? conv_width_load(l) : loader_int(l, loader_key(l, "ssm.conv_kernel"), 2, 64);
+    f->N = loader_int(l, loader_key(l, ours ? "state_length" : "ssm.state_size"), 1, 65536);
     if (ours) {
         f->bc_eps = loader_float_or(l, "lrnn.dt_b_c_norm_epsilon", 1e-12f, 1.0f, 0.0f);
-    } else if (loader_bool_or(l, "mamba.ssm.dt_b_c_rms", false)) { // one eps for all norms
+    } else if (l->model->family == &family_jamba ||
+               loader_bool_or(l, loader_key(l, "ssm.dt_b_c_rms"), false)) { // one eps for all norms
         f->bc_eps = l->model->norm_eps;
     }
     return !l->failed;
@@ -68,6 +70,11 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     w->a = loader_tensor_2d(l, il, "ssm_a", TENSOR_F32 | TENSOR_DECAY, f->N, E);
     w->d = loader_tensor_1d(l, il, "ssm_d", TENSOR_F32, E);
     w->out = loader_tensor_2d(l, il, "ssm_out.weight", TENSOR_REQUIRED, E, D);
+    if (l->model->family == &family_jamba && !l->failed) {
+        w->norms[0] = loader_tensor_1d(l, il, "ssm_dt_norm.weight", TENSOR_F32, w->dt->ne[0]);
+        w->norms[1] = loader_tensor_1d(l, il, "ssm_b_norm.weight", TENSOR_F32, f->N);
+        w->norms[2] = loader_tensor_1d(l, il, "ssm_c_norm.weight", TENSOR_F32, f->N);
+    }
 
     w->in_bias = loader_tensor_1d(l, il, "ssm_in.bias", TENSOR_F32 | TENSOR_OPTIONAL, 2 * E);
     w->out_bias = loader_tensor_1d(l, il, "ssm_out.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
@@ -94,9 +101,9 @@ static struct ggml_tensor * mix(
     struct ggml_tensor * B = columns(g, p, R, f->N);         // [N, T]
     struct ggml_tensor * C = columns(g, p, R + f->N, f->N);  // [N, T]
     if (f->bc_eps > 0.0f) {
-        dt = graph_rms_norm(g, dt, NULL, f->bc_eps);
-        B = graph_rms_norm(g, B, NULL, f->bc_eps);
-        C = graph_rms_norm(g, C, NULL, f->bc_eps);
+        dt = graph_rms_norm(g, dt, w->norms[0], f->bc_eps);
+        B = graph_rms_norm(g, B, w->norms[1], f->bc_eps);
+        C = graph_rms_norm(g, C, w->norms[2], f->bc_eps);
     }
     dt = ggml_softplus(c, graph_linear(g, w->dt, w->dt_bias, dt)); // [E, T]
 

@@ -1,8 +1,10 @@
-// Reads a model from its file: family, hyperparameters, tensors outside the layers, tokenizer, and
-// with the functions of the family the layers.
+// Opens and closes a model. Reads it from its file: family, hyperparameters, tensors outside the
+// layers, tokenizer, and with the functions of the family the layers.
 
 #include "model/model.h"
 
+#include "base/arena.h"
+#include "base/error.h"
 #include "model/load-tensors.h"
 #include "file/model-file.h"
 #include "file/quantize-policy.h"
@@ -11,6 +13,7 @@
 #include "model/weights.h"
 #include "text/tokenizer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 // The family, and the eigenvalue range of its transitions.
@@ -83,11 +86,14 @@ static bool load_shape(struct loader * l) {
     if (!ours) { // layers that predict several tokens follow those of the model
         const int64_t extra =
                 loader_int_or(l, loader_key(l, "nextn_predict_layers"), 0, model->n_layer - 1, 0);
+        const bool draft = extra > 0 && model->family->draft;
         model->n_layer -= (int32_t) extra;
-        loader_skip_layers(l, model->n_layer, extra);
+        model->draft = draft ? loader_alloc(l, sizeof(*model->draft)) : NULL;
+        model->info.has_draft_block = draft;
+        loader_skip_layers(l, model->n_layer + draft, extra - draft);
     }
     model->layers =
-            loader_alloc(l, (size_t) (l->failed ? 1 : model->n_layer) * sizeof(struct layer));
+            loader_alloc(l, (size_t) (l->failed ? 1 : model->n_layer + 1) * sizeof(struct layer));
     model->info.trained_length =
             ours ? loader_int_or(l, "lrnn.context_length_trained", 1, INT64_MAX, 0)
                  : loader_int_or(l, loader_key(l, "context_length"), 0, INT64_MAX, 0);
@@ -169,7 +175,7 @@ static bool load_layers(struct loader * l) {
             return false;
         }
     }
-    return true;
+    return model->draft == NULL || draft_block_load(l);
 }
 
 // True if exact cuts cost less than 10 % and cover all matrices. Products with Q8_0 and Q4_0 are
@@ -238,7 +244,7 @@ static bool load_tokenizer(struct loader * l) {
     return true;
 }
 
-bool model_load(struct loader * l, const struct lrnn_model_params * params) {
+static bool load(struct loader * l, const struct lrnn_model_params * params) {
     struct lrnn_model * model = l->model;
     if (!load_identity(l) || !load_shape(l) || !placement_of_layers(l, params) ||
             !weights_open(l) || !load_globals(l) || !load_tokenizer(l) || !load_layers(l) ||
@@ -254,4 +260,45 @@ bool model_load(struct loader * l, const struct lrnn_model_params * params) {
     }
     placement_log(model);
     return true;
+}
+
+struct lrnn_model * lrnn_model_load(
+        const char * path, const struct lrnn_model_params * params, struct lrnn_error * err) {
+    struct lrnn_model * model = calloc(1, sizeof(*model));
+    struct arena *      arena = arena_new();
+    if (model == NULL || arena == NULL) {
+        error_set(err, LRNN_ERROR_NO_MEMORY, "%s: out of memory", path);
+        free(model);
+        arena_free(arena);
+        return NULL;
+    }
+    if (params != NULL) {
+        model->log = params->log;
+        model->log_user = params->log_user;
+    }
+    model->arena = arena;
+    model->file = model_file_open(path, err);
+
+    struct loader l = {
+        .file = model->file,
+        .arena = arena,
+        .model = model,
+        .err = err,
+    };
+    if (model->file == NULL || !load(&l, params)) {
+        lrnn_model_free(model);
+        return NULL;
+    }
+    return model;
+}
+
+void lrnn_model_free(struct lrnn_model * model) {
+    if (model == NULL) {
+        return;
+    }
+    tokenizer_free(model->tokenizer);
+    weights_free(model);
+    model_file_free(model->file);
+    arena_free(model->arena);
+    free(model);
 }

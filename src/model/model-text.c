@@ -13,7 +13,7 @@ bool lrnn_tokenize(const struct lrnn_model * model, const char * text, size_t si
     *tokens = NULL;
     *n_tokens = 0;
     if (model->tokenizer == NULL) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, NO_TOKENIZER);
+        return error_bad_input(err, NO_TOKENIZER);
     }
     struct token_ids ids = { 0 };
     if (!tokenizer_encode(model->tokenizer, text, size, flags, &ids, err)) {
@@ -46,7 +46,7 @@ size_t lrnn_token_text_size(const struct lrnn_model * model, int32_t token) {
 bool lrnn_token_spans(const struct lrnn_model * model, const char * text, size_t size,
         const int32_t * tokens, int64_t n_tokens, size_t * n_bytes, struct lrnn_error * err) {
     if (model->tokenizer == NULL) {
-        return error_set(err, LRNN_ERROR_BAD_INPUT, NO_TOKENIZER);
+        return error_bad_input(err, NO_TOKENIZER);
     }
     return tokenizer_spans(model->tokenizer, text, size, tokens, n_tokens, n_bytes, err);
 }
@@ -54,7 +54,7 @@ bool lrnn_token_spans(const struct lrnn_model * model, const char * text, size_t
 struct lrnn_decoder * lrnn_decoder_new(
         const struct lrnn_model * model, bool continues, struct lrnn_error * err) {
     if (model->tokenizer == NULL) {
-        error_set(err, LRNN_ERROR_BAD_INPUT, NO_TOKENIZER);
+        error_bad_input(err, NO_TOKENIZER);
         return NULL;
     }
     struct lrnn_decoder * decoder = decoder_new(model->tokenizer, continues);

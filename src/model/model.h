@@ -9,7 +9,6 @@
 
 struct family;
 struct shell;
-struct loader;
 struct model_file;
 
 enum {
@@ -45,6 +44,16 @@ struct layer {
     int64_t cache_head;                   // values of one head, or a divisor of both lengths
 };
 
+// One more attention layer, after the others, that guesses tokens: draft-block.c has the equations.
+struct draft_block {
+    struct ggml_tensor * project;     // [2D, D]
+    struct ggml_tensor * embd_norm;   // [D]
+    struct ggml_tensor * hidden_norm; // [D]
+    struct ggml_tensor * output_norm; // [D]
+    struct ggml_tensor * token_embd;  // [D, V]
+    struct ggml_tensor * output;      // [D, V]
+};
+
 struct lrnn_model {
     struct model_file *    file;
     const struct family *  family;
@@ -72,8 +81,9 @@ struct lrnn_model {
     int64_t              attention_window; // tokens that attention sees; 0: all
     struct ggml_tensor * rope_factors;     // [L/2], of all attention layers; NULL: none
 
-    struct layer * layers;
-    int32_t        n_layer;
+    struct layer *       layers; // [n_layer], and that of the draft block
+    int32_t              n_layer;
+    struct draft_block * draft; // NULL: none
 
     struct tokenizer * tokenizer; // NULL: the model works on token ids only
 
@@ -86,6 +96,3 @@ struct lrnn_model {
 
     struct arena * arena; // owns layers, their weights and the strings of info
 };
-
-// model-load.c: reads everything from model->file.
-bool model_load(struct loader * l, const struct lrnn_model_params * params);

@@ -17,7 +17,8 @@ static void count_bytes(const struct lrnn_model * model, double * bytes) {
     for (size_t i = 0; i < model_file_n_tensors(model->file); ++i) {
         const struct model_tensor * t = model_file_tensor(model->file, i);
         int                         il;
-        if (sscanf(t->name, "blk.%d.", &il) == 1 && il >= 0 && il < model->n_layer) {
+        if (sscanf(t->name, "blk.%d.", &il) == 1 && il >= 0 &&
+                il < model->n_layer + (model->draft != NULL)) { // which shares the output's device
             bytes[il] += (double) t->size;
         } else if (is_output(model->file, t->name)) {
             bytes[model->n_layer] += (double) t->size;
@@ -72,7 +73,7 @@ static void apply(
         if (i < model->n_layer) {
             model->layers[i].device = device;
         } else {
-            model->output_device = device;
+            model->output_device = model->layers[i].device = device; // also of the draft block
         }
     }
 }

@@ -100,14 +100,14 @@ static bool prepare(struct lrnn_quantizer * q, const char * path,
         const struct lrnn_quantize_params * params, struct lrnn_error * err) {
     q->params.allow_requantize = params->allow_requantize;
     q->params.n_threads = params->n_threads;
-    if (params->type == NULL || !quantize_type_find(params->type, &q->params.type)) {
+    const char * name = params->type != NULL ? params->type : "";
+    q->params.type = quantize_type_find(name);
+    if (q->params.type == NULL) {
         char         names[128];
-        const char * name = params->type != NULL ? params->type : "";
         const char * nearest = quantize_type_nearest(name);
-        return error_set(err, LRNN_ERROR_BAD_INPUT,
-                "the quantization type is '%s'; expected %s%s%s", name,
-                quantize_type_names(names, sizeof(names)), nearest != NULL ? "; nearest: " : "",
-                nearest != NULL ? nearest : "");
+        return error_bad_input(err, "the quantization type is '%s'; expected %s%s%s", name,
+                quantize_type_names(names, sizeof(names), true),
+                nearest != NULL ? "; nearest: " : "", nearest != NULL ? nearest : "");
     }
     if ((params->imatrix != NULL && !add_imatrix(q, params->imatrix, err)) ||
             !add_overrides(q, params->tensor_types, params->n_tensor_types, err)) {

@@ -137,7 +137,7 @@ static void layer_kind(struct loader * l, int32_t il, struct layer * layer) {
     if (model_file_bools(l->file, key, &recurrent, &why) == KEY_OK) {
         if ((size_t) il >= recurrent->n) {
             loader_fail(l, "key '%s' has %zu elements; expected %d", key, recurrent->n,
-                    l->model->n_layer);
+                    l->model->n_layer + (l->model->draft != NULL));
         }
         layer->attention = !model_key_bool(recurrent, (size_t) il);
     } else {
@@ -157,6 +157,7 @@ const struct family family_qwen35 = {
     .mix = mix,
     .layer_kind = layer_kind,
     .attention = ATTENTION_ROPE | ATTENTION_QK_NORM | ATTENTION_GATE,
+    .draft = true,
     .ffn_norm = "post_attention_norm.weight", // in spite of its name
 };
 
@@ -171,6 +172,7 @@ const struct family family_qwen35moe = {
     .mixer = &family_qwen35,
     .layer_kind = moe_layer_kind,
     .attention = ATTENTION_ROPE | ATTENTION_QK_NORM | ATTENTION_GATE,
+    .draft = true,
     .ffn_norm = "post_attention_norm.weight",
 };
 
@@ -180,5 +182,6 @@ const struct family family_qwen3next = {
     .mixer = &family_qwen35,
     .layer_kind = moe_layer_kind,
     .attention = ATTENTION_ROPE | ATTENTION_QK_NORM | ATTENTION_GATE,
+    .draft = true,
     .ffn_norm = "post_attention_norm.weight",
 };

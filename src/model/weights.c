@@ -8,7 +8,6 @@
 #include "model/context.h"
 
 #include "ggml-alloc.h"
-#include "ggml-cpu.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -209,8 +208,8 @@ static struct blocks choose_blocks(const struct lrnn_model * model) {
     return (struct blocks) { 0 };
 }
 
-// The weights of the CPU. Huge pages only if it has all of them: the bytes of a weight that is
-// copied elsewhere are dropped, and would come back from the file only if they are mapped.
+// The weights of the CPU. They are copied to huge pages only if the CPU has all weights: after a
+// copy to another device the memory of a weight is released, which only mapped pages survive.
 static bool fetch_mapped(
         struct loader * l, const struct lrnn_model_params * params, struct fetch * f) {
     const bool    may_copy = l->model->n_devices == 1 && (params == NULL || !params->no_huge_pages);

@@ -60,7 +60,7 @@ struct ggml_lrnn_cpu_thread * ggml_lrnn_cpu_begin(
 bool ggml_lrnn_cpu_before_node(
         struct ggml_lrnn_cpu_thread * thread, const struct ggml_compute_params * params, int i);
 
-// ggml-cpu: called again and again by a thread that waits for the others at a barrier. Fetches
+// ggml-cpu: called repeatedly by a thread that waits for the others at a barrier. Fetches
 // weights that it will need, if `thread` is not NULL; then spins for about 50 microseconds; then
 // yields its core each time. *n_spins is 0 at first.
 void ggml_lrnn_cpu_wait(int * n_spins, struct ggml_lrnn_cpu_thread * thread);
@@ -91,9 +91,8 @@ bool ggml_lrnn_rpc_graph_size_ok(uint64_t n_nodes, uint64_t n_tensors);
 bool ggml_lrnn_rpc_graph_ok(
         ggml_backend_t backend, const struct ggml_cgraph * graph, bool computed_before);
 
-// ggml-cuda: true if this build has no code that a GPU can run, because all of it is for later
-// ones. Sets the compute capabilities: 75 for 7.5. The registry of the backend returns the function
-// by its name.
+// ggml-cuda: true if all code of this build is for newer GPUs. Sets the compute capabilities: 75
+// for 7.5. The registry of the backend returns the function by its name.
 typedef bool (*ggml_lrnn_cuda_is_too_old_t)(ggml_backend_dev_t dev, int * found, int * oldest);
 bool ggml_lrnn_cuda_is_too_old(ggml_backend_dev_t dev, int * found, int * oldest);
 
@@ -107,4 +106,8 @@ struct ggml_backend_cuda_context;
 
 bool ggml_lrnn_cuda_forward(ggml_backend_cuda_context & ctx, ggml_tensor * dst);
 bool ggml_lrnn_cuda_supports_op(const ggml_tensor * op);
+
+// Attention: false if ggml-cuda shall compute it.
+bool ggml_lrnn_cuda_attention(ggml_backend_cuda_context & ctx, ggml_tensor * dst);
+bool ggml_lrnn_cuda_attention_supports(const ggml_tensor * op);
 #endif

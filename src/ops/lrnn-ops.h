@@ -17,6 +17,7 @@
 // If a shape is not valid, a builder returns NULL and writes one sentence to `err`. Kernels only
 // see valid shapes.
 
+#include "ggml-backend.h"
 #include "ggml.h"
 
 #include <stdbool.h>
@@ -240,6 +241,12 @@ enum ggml_scan_check {
 // reused their memory.
 GGML_API bool ggml_scan_check_values(
         const struct ggml_tensor * op, int checks, struct lrnn_error * err);
+
+// ---- Threads ------------------------------------------------------------------------------------
+
+// Sets the number of threads of a CPU backend. Unlike ggml_backend_cpu_set_n_threads it needs no
+// library of ggml-cpu to link: one that suits the CPU may be loaded at run time.
+GGML_API void ggml_backend_set_threads(ggml_backend_t backend, int n_threads);
 
 #ifdef __cplusplus
 }

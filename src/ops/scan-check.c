@@ -13,74 +13,6 @@
 
 // ---- Nodes --------------------------------------------------------------------------------------
 
-// Builds the op again from the sources and parameters of a node.
-static struct ggml_tensor * rebuild(
-        struct ggml_context * ctx, const struct ggml_tensor * op, struct lrnn_error * err) {
-    struct ggml_tensor * const * src = op->src;
-    const struct scan_params     p = ggml_scan_params_get(op);
-
-    if (op->op == GGML_OP_HOUSEHOLDER_SCAN) {
-        const struct ggml_householder_scan_args args = {
-            .state = src[SCAN_SRC_STATE],
-            .ids = src[SCAN_SRC_IDS],
-            .q = src[HOUSEHOLDER_SRC_Q],
-            .k = src[HOUSEHOLDER_SRC_K],
-            .v = src[HOUSEHOLDER_SRC_V],
-            .beta = src[HOUSEHOLDER_SRC_BETA],
-            .gate = src[HOUSEHOLDER_SRC_GATE],
-            .r = src[HOUSEHOLDER_SRC_R],
-            .w = src[HOUSEHOLDER_SRC_W],
-            .scale = p.scale,
-            .path = (enum ggml_scan_path) p.path,
-        };
-        return ggml_householder_scan(ctx, &args, err);
-    }
-    if (op->op == GGML_OP_SIGNED_SCAN) {
-        const bool ssm = p.kind == SIGNED_SCAN_ELEMENT || p.kind == SIGNED_SCAN_SCALAR;
-        const bool mlstm = p.kind == SIGNED_SCAN_MLSTM;
-        struct ggml_tensor * const gate = src[SIGNED_SRC_GATE];
-        struct ggml_tensor * const aux = src[SIGNED_SRC_AUX];
-
-        const struct ggml_signed_scan_args args = {
-            .state = src[SCAN_SRC_STATE],
-            .ids = src[SCAN_SRC_IDS],
-            .c = src[SIGNED_SRC_C],
-            .b = src[SIGNED_SRC_B],
-            .x = src[SIGNED_SRC_X],
-            .gate = ssm || mlstm ? NULL : gate,
-            .bonus = ssm || mlstm ? NULL : aux,
-            .dt = ssm ? gate : NULL,
-            .A = ssm ? aux : NULL,
-            .log_f = mlstm ? gate : NULL,
-            .log_i = mlstm ? aux : NULL,
-            .form = (enum ggml_signed_scan_form) p.form,
-            .scale = p.scale,
-            .eps = p.eps,
-            .path = (enum ggml_scan_path) p.path,
-        };
-        return ggml_signed_scan(ctx, &args, err);
-    }
-    if (op->op == GGML_OP_LSTM_SCAN) {
-        const struct ggml_lstm_scan_args args = {
-            .state = src[SCAN_SRC_STATE],
-            .ids = src[SCAN_SRC_IDS],
-            .x = src[LSTM_SRC_X],
-            .R = src[LSTM_SRC_R],
-            .form = (enum ggml_lstm_scan_form) p.form,
-        };
-        return ggml_lstm_scan(ctx, &args, err);
-    }
-    const struct ggml_short_conv_args args = {
-        .state = src[SCAN_SRC_STATE],
-        .ids = src[SCAN_SRC_IDS],
-        .x = src[CONV_SRC_X],
-        .weight = src[CONV_SRC_WEIGHT],
-        .bias = src[CONV_SRC_BIAS],
-        .activation = (enum ggml_short_conv_activation) p.activation,
-    };
-    return ggml_short_conv(ctx, &args, err);
-}
-
 bool ggml_scan_check_node(const struct ggml_tensor * op, struct lrnn_error * err) {
     const struct scan_params p = ggml_scan_params_get(op);
     if (!ggml_is_scan(op) || p.path < GGML_SCAN_PATH_AUTO || p.path > GGML_SCAN_PATH_REFERENCE ||
@@ -93,8 +25,11 @@ bool ggml_scan_check_node(const struct ggml_tensor * op, struct lrnn_error * err
     if (ctx == NULL) {
         return scan_refuse(err, "out of memory to check a node");
     }
-    const struct ggml_tensor * built = rebuild(ctx, op, err);
-
+    const struct ggml_tensor * built =
+            op->op == GGML_OP_HOUSEHOLDER_SCAN ? householder_node(ctx, op->src, p, err)
+            : op->op == GGML_OP_SIGNED_SCAN    ? signed_node(ctx, op->src, p, err)
+            : op->op == GGML_OP_LSTM_SCAN      ? lstm_node(ctx, op->src, p, err)
+                                               : short_conv_node(ctx, op->src, p, err);
     bool ok = built != NULL;
     if (ok && (op->type != built->type || !ggml_are_same_shape(op, built) ||
                       !ggml_is_contiguous(op) ||

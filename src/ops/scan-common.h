@@ -100,6 +100,13 @@ struct ggml_tensor * scan_node(struct ggml_context * ctx, enum ggml_op op, int64
         int64_t ne2, const struct scan_params * params, struct ggml_tensor * const * src,
         int n_src);
 
+// What the builders make of their arguments, and what a node of another process must be equal to:
+// the node with these sources and the parameters that the op uses. NULL: they are not valid. Of
+// p.kind only the class counts: a gate, dt and A, or mLSTM.
+typedef struct ggml_tensor * scan_builder(struct ggml_context * ctx,
+        struct ggml_tensor * const * src, struct scan_params p, struct lrnn_error * err);
+scan_builder householder_node, signed_node, lstm_node, short_conv_node;
+
 // The shape of a tensor in a message
 #define SCAN_SHAPE       "[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]"
 #define SCAN_SHAPE_OF(x) (x)->ne[0], (x)->ne[1], (x)->ne[2], (x)->ne[3]

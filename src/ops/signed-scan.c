@@ -4,6 +4,10 @@
 
 #include <inttypes.h>
 
+static bool is_ssm(int32_t kind) {
+    return kind == SIGNED_SCAN_ELEMENT || kind == SIGNED_SCAN_SCALAR;
+}
+
 // A is small and constant. Any strides are valid, so that a transposed view of the [d_k, d_v]
 // tensor of the model file needs no copy.
 static bool check_A(const struct ggml_tensor * A, int64_t d_v, int64_t d_k, int64_t H,
@@ -19,99 +23,107 @@ static bool check_A(const struct ggml_tensor * A, int64_t d_v, int64_t d_k, int6
     return true;
 }
 
-// The transition: its kind, and the tensors that define it.
-struct transition {
-    enum signed_scan_kind kind;
-    struct ggml_tensor *  gate; // gate, dt or log_f
-    struct ggml_tensor *  aux;  // bonus, A or log_i
-};
-
-static bool check_transition(const struct ggml_signed_scan_args * a, int64_t H,
-        struct transition * t, struct lrnn_error * err) {
-    const int64_t d_k = a->b->ne[0], d_v = a->x->ne[0], T = a->b->ne[3];
-    if (a->dt != NULL || a->A != NULL) {
-        if (a->dt == NULL || a->A == NULL) {
+// Determines the kind of the transition from its class and shapes.
+static bool check_transition(
+        struct ggml_tensor * const * src, int64_t H, int32_t * kind, struct lrnn_error * err) {
+    const struct ggml_tensor *gate = src[SIGNED_SRC_GATE], *aux = src[SIGNED_SRC_AUX];
+    const int64_t             d_k = src[SIGNED_SRC_B]->ne[0], d_v = src[SIGNED_SRC_X]->ne[0];
+    const int64_t             T = src[SIGNED_SRC_B]->ne[3];
+    if (is_ssm(*kind)) {
+        if (gate == NULL || aux == NULL) {
             return scan_refuse(
-                    err, "%s is missing; expected dt and A together", a->dt == NULL ? "dt" : "A");
+                    err, "%s is missing; expected dt and A together", gate == NULL ? "dt" : "A");
         }
-        const bool scalar = a->A->ne[0] == 1 && a->A->ne[1] == 1;
-        *t = (struct transition) { scalar ? SIGNED_SCAN_SCALAR : SIGNED_SCAN_ELEMENT, a->dt, a->A };
-        return check_A(a->A, scalar ? 1 : d_v, scalar ? 1 : d_k, H, err) &&
-               scan_check_tokens("dt", a->dt, scalar ? 1 : d_v, H, 1, T, err);
+        const bool scalar = aux->ne[0] == 1 && aux->ne[1] == 1;
+        *kind = scalar ? SIGNED_SCAN_SCALAR : SIGNED_SCAN_ELEMENT;
+        return check_A(aux, scalar ? 1 : d_v, scalar ? 1 : d_k, H, err) &&
+               scan_check_tokens("dt", gate, scalar ? 1 : d_v, H, 1, T, err);
     }
-    if (a->log_f != NULL || a->log_i != NULL) {
-        *t = (struct transition) { SIGNED_SCAN_MLSTM, a->log_f, a->log_i };
-        return scan_check_tokens("log_f", a->log_f, 1, H, 1, T, err) &&
-               scan_check_tokens("log_i", a->log_i, 1, H, 1, T, err);
+    if (*kind == SIGNED_SCAN_MLSTM) {
+        return scan_check_tokens("log_f", gate, 1, H, 1, T, err) &&
+               scan_check_tokens("log_i", aux, 1, H, 1, T, err);
     }
-    *t = (struct transition) { SIGNED_SCAN_NONE, a->gate, a->bonus };
-    if (a->gate != NULL) {
-        const bool head = a->gate->ne[0] == 1;
-        t->kind = head ? SIGNED_SCAN_HEAD : SIGNED_SCAN_CHANNEL;
-        if (!scan_check_tokens(
-                    "gate", a->gate, head ? 1 : d_k, H, 1, a->gate->ne[3] == 1 ? 1 : T, err)) {
+    *kind = SIGNED_SCAN_NONE;
+    if (gate != NULL) {
+        const bool head = gate->ne[0] == 1;
+        *kind = head ? SIGNED_SCAN_HEAD : SIGNED_SCAN_CHANNEL;
+        if (!scan_check_tokens("gate", gate, head ? 1 : d_k, H, 1, gate->ne[3] == 1 ? 1 : T, err)) {
             return false;
         }
     }
-    return a->bonus == NULL || scan_check_tokens("bonus", a->bonus, d_k, H, 1, 1, err);
+    return aux == NULL || scan_check_tokens("bonus", aux, d_k, H, 1, 1, err);
 }
 
 // b, x and the state define the sizes; all other tensors must match. Sets the number of heads.
-static bool check(const struct ggml_signed_scan_args * a, int64_t * H, struct transition * t,
+static bool check(struct ggml_tensor * const * src, struct scan_params * p, int64_t * H,
         struct lrnn_error * err) {
-    const bool ssm = a->dt != NULL || a->A != NULL;
-    const bool mlstm = a->log_f != NULL || a->log_i != NULL;
-    if ((a->gate != NULL) + ssm + mlstm > 1) {
-        return scan_refuse(err,
-                "more than one transition is given; expected one of gate, dt and A, log_f and "
-                "log_i");
-    }
-    if (a->bonus != NULL && (ssm || mlstm)) {
-        return scan_refuse(err, "bonus is given with %s; expected it only with gate",
-                ssm ? "dt and A" : "log_f and log_i");
-    }
-    if (!scan_check_state(a->state, a->ids, -1, err)) {
+    const struct ggml_tensor * state = src[SCAN_SRC_STATE];
+    const struct ggml_tensor * b = src[SIGNED_SRC_B], *x = src[SIGNED_SRC_X];
+    const bool                 mlstm = p->kind == SIGNED_SCAN_MLSTM;
+    if (!scan_check_state(state, src[SCAN_SRC_IDS], -1, err)) {
         return false;
     }
-    if (a->b == NULL || a->x == NULL) {
-        return scan_refuse(err, "%s is missing", a->b == NULL ? "b" : "x");
+    if (b == NULL || x == NULL) {
+        return scan_refuse(err, "%s is missing", b == NULL ? "b" : "x");
     }
-    const int64_t d_k = a->b->ne[0], d_v = a->x->ne[0], T = a->b->ne[3];
-    if (!scan_check_tokens("b", a->b, d_k, -1, 1, T, err) ||
-            !scan_check_tokens("x", a->x, d_v, -1, 1, T, err)) {
+    const int64_t d_k = b->ne[0], d_v = x->ne[0], T = b->ne[3];
+    if (!scan_check_tokens("b", b, d_k, -1, 1, T, err) ||
+            !scan_check_tokens("x", x, d_v, -1, 1, T, err)) {
         return false;
     }
-    *H = scan_heads(a->state->ne[0], d_k, d_v, mlstm ? d_k + 1 : 0);
+    *H = scan_heads(state->ne[0], d_k, d_v, mlstm ? d_k + 1 : 0);
     if (*H == 0) {
         return scan_refuse(err,
                 "state has %" PRId64
                 " floats per slot; expected a multiple of %s for d_k = %" PRId64 ", d_v = %" PRId64,
-                a->state->ne[0], mlstm ? "d_k·d_v + d_k + 1" : "d_k·d_v", d_k, d_v);
+                state->ne[0], mlstm ? "d_k·d_v + d_k + 1" : "d_k·d_v", d_k, d_v);
     }
-    if (!scan_check_tokens("b", a->b, d_k, *H, 1, T, err) ||
-            !scan_check_tokens("c", a->c, d_k, *H, 1, T, err) ||
-            !scan_check_tokens("x", a->x, d_v, *H, 1, T, err) || !check_transition(a, *H, t, err)) {
+    if (!scan_check_tokens("b", b, d_k, *H, 1, T, err) ||
+            !scan_check_tokens("c", src[SIGNED_SRC_C], d_k, *H, 1, T, err) ||
+            !scan_check_tokens("x", x, d_v, *H, 1, T, err) ||
+            !check_transition(src, *H, &p->kind, err)) {
         return false;
     }
-    return a->path != GGML_SCAN_PATH_CHUNK || t->kind != SIGNED_SCAN_ELEMENT ||
+    return p->path != GGML_SCAN_PATH_CHUNK || p->kind != SIGNED_SCAN_ELEMENT ||
            scan_refuse(err,
                    "path is chunk; expected auto, step or reference with a transition per element");
 }
 
+struct ggml_tensor * signed_node(struct ggml_context * ctx, struct ggml_tensor * const * src,
+        struct scan_params p, struct lrnn_error * err) {
+    int64_t H = 0;
+    if (!check(src, &p, &H, err)) {
+        return NULL;
+    }
+    p.bonus = src[SIGNED_SRC_AUX] != NULL && p.kind < SIGNED_SCAN_ELEMENT;
+    p.activation = 0;
+    return scan_node(ctx, GGML_OP_SIGNED_SCAN, src[SIGNED_SRC_X]->ne[0], H,
+            src[SIGNED_SRC_B]->ne[3], &p, src, 7);
+}
+
 struct ggml_tensor * ggml_signed_scan(struct ggml_context * ctx,
         const struct ggml_signed_scan_args * a, struct lrnn_error * err) {
-    struct transition t = { 0 };
-    int64_t           H = 0;
-    if (!check(a, &H, &t, err)) {
+    const bool ssm = a->dt != NULL || a->A != NULL;
+    const bool mlstm = a->log_f != NULL || a->log_i != NULL;
+    if ((a->gate != NULL) + ssm + mlstm > 1) {
+        scan_refuse(err,
+                "more than one transition is given; expected one of gate, dt and A, log_f and "
+                "log_i");
+        return NULL;
+    }
+    if (a->bonus != NULL && (ssm || mlstm)) {
+        scan_refuse(err, "bonus is given with %s; expected it only with gate",
+                ssm ? "dt and A" : "log_f and log_i");
         return NULL;
     }
     const struct scan_params params = {
         .scale = a->scale,
         .eps = a->eps,
         .path = a->path,
-        .kind = t.kind,
+        .kind = ssm     ? SIGNED_SCAN_ELEMENT
+                : mlstm ? SIGNED_SCAN_MLSTM
+                        : SIGNED_SCAN_NONE,
         .form = a->form,
-        .bonus = a->bonus != NULL,
     };
     struct ggml_tensor * const src[] = {
         [SCAN_SRC_STATE] = a->state,
@@ -119,8 +131,12 @@ struct ggml_tensor * ggml_signed_scan(struct ggml_context * ctx,
         [SIGNED_SRC_C] = a->c,
         [SIGNED_SRC_B] = a->b,
         [SIGNED_SRC_X] = a->x,
-        [SIGNED_SRC_GATE] = t.gate,
-        [SIGNED_SRC_AUX] = t.aux,
+        [SIGNED_SRC_GATE] = ssm     ? a->dt
+                            : mlstm ? a->log_f
+                                    : a->gate,
+        [SIGNED_SRC_AUX] = ssm     ? a->A
+                           : mlstm ? a->log_i
+                                   : a->bonus,
     };
-    return scan_node(ctx, GGML_OP_SIGNED_SCAN, a->x->ne[0], H, a->b->ne[3], &params, src, 7);
+    return signed_node(ctx, src, params, err);
 }

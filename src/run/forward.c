@@ -4,35 +4,52 @@
 #include "model/families.h"
 #include "model/context.h"
 
-size_t forward_max_nodes(const struct lrnn_model * model, int32_t n_seqs) {
+size_t forward_max_nodes(const struct lrnn_model * model, int32_t n_seqs, bool draft) {
     // No family builds more. Attention builds a part of its graph for each sequence, a mixture for
     // each expert of a token.
     const int64_t layer = 160 + 2 * model->n_expert_used;
-    return (size_t) (256 + model->n_layer * layer + model->info.n_layer_attention * n_seqs * 24);
+    const int64_t n_layer = draft ? 1 : model->n_layer + 1;
+    const int64_t n_attention = draft ? 1 : model->info.n_layer_attention;
+    return (size_t) (256 + n_layer * layer + n_attention * n_seqs * 24);
 }
 
-// The layers: x [D, T] → [D, T]
-static struct ggml_tensor * build_layers(
-        struct graph * g, const struct states * states, struct ggml_tensor * x) {
-    for (int32_t il = 0; il < g->model->n_layer; ++il) {
-        const struct layer * layer = &g->model->layers[il];
-        g->states = states->state[il];
-        g->cache_k = states->cache_k[il];
-        g->cache_v = states->cache_v[il];
-        x = layer_build(g, layer, x);
-    }
-    return x;
+// Makes the memory of a layer that of the graph.
+static void use_layer(struct graph * g, const struct states * states, int32_t il) {
+    g->states = states->state[il];
+    g->cache_k = states->cache_k[il];
+    g->cache_v = states->cache_v[il];
 }
 
-// The logits of the output tokens: x [D, T] → [V, outputs]
-static struct ggml_tensor * build_output(
-        struct graph * g, struct ggml_tensor * outputs, struct ggml_tensor * x) {
+static struct ggml_tensor * final_norm(struct graph * g, struct ggml_tensor * x) {
     const struct lrnn_model * model = g->model;
-    x = ggml_get_rows(g->ctx, x, outputs); // [D, outputs]
-    if (model->final_norm) {
-        x = layer_norm(g, model->output_norm, model->output_norm_b, x);
+    return model->final_norm ? layer_norm(g, model->output_norm, model->output_norm_b, x) : x;
+}
+
+// The whole model → logits of the output tokens [V, outputs]; NULL: there are none
+static struct ggml_tensor * build_model(struct graph * g, const struct states * states) {
+    const struct lrnn_model * model = g->model;
+    struct ggml_tensor *      outputs = g->inputs->outputs;
+    struct ggml_tensor * x = ggml_get_rows(g->ctx, model->token_embd, g->inputs->tokens); // [D, T]
+    x = graph_scale(g, x, model->embd_scale);
+    if (model->embd_norm != NULL) {
+        x = graph_layer_norm(g, x, model->embd_norm, model->embd_norm_b, model->norm_eps);
     }
-    x = graph_product(g, model->output, x);
+    for (int32_t il = 0; il < model->n_layer; ++il) {
+        use_layer(g, states, il);
+        x = layer_build(g, &model->layers[il], x);
+    }
+    if (states->size.draft_block) {
+        x = final_norm(g, x);
+        use_layer(g, states, model->n_layer);
+        draft_block_follow(g, x);
+    }
+    ggml_build_forward_expand(g->gf, x);
+    if (outputs == NULL) {
+        ggml_set_output(x);
+        return NULL;
+    }
+    x = ggml_get_rows(g->ctx, x, outputs); // [D, outputs]
+    x = graph_product(g, model->output, states->size.draft_block ? x : final_norm(g, x));
     x = graph_scale(g, x, model->logit_scale > 0.0f ? 1.0f / model->logit_scale : 0.0f);
     return graph_soft_cap(g, x, model->logit_soft_cap);
 }
@@ -40,7 +57,8 @@ static struct ggml_tensor * build_output(
 bool forward_build(struct forward * f, const struct lrnn_model * model,
         const struct states * states, const struct batch * batch, enum ggml_scan_path path,
         struct lrnn_error * err) {
-    const size_t max_nodes = forward_max_nodes(model, batch->n_seqs);
+    const bool   draft = batch->hidden != NULL;
+    const size_t max_nodes = forward_max_nodes(model, batch->n_seqs, draft);
 
     forward_free(f);
     f->ctx = context_new(2 * max_nodes, max_nodes);
@@ -61,17 +79,18 @@ bool forward_build(struct forward * f, const struct lrnn_model * model,
         .path = path,
         .err = err,
     };
-    struct ggml_tensor * x = ggml_get_rows(f->ctx, model->token_embd, f->inputs.tokens); // [D, T]
-    x = graph_scale(&g, x, model->embd_scale);
-    if (model->embd_norm != NULL) {
-        x = graph_layer_norm(&g, x, model->embd_norm, model->embd_norm_b, model->norm_eps);
+    if (draft) {
+        use_layer(&g, states, model->n_layer);
+        f->hidden = draft_block_build(&g);
+        ggml_set_output(f->hidden);
+        f->logits = graph_product(&g, model->draft->output, f->hidden);
+    } else {
+        f->logits = build_model(&g, states);
     }
-    x = build_layers(&g, states, x);
-    if (batch->n_outputs > 0) {
-        x = f->logits = build_output(&g, f->inputs.outputs, x);
+    if (f->logits != NULL) {
+        ggml_set_output(f->logits);
+        ggml_build_forward_expand(f->graph, f->logits);
     }
-    ggml_set_output(x);
-    ggml_build_forward_expand(f->graph, x);
     return !g.failed;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
-// The graph of a batch: tokens → embedding → layers → logits.
+// The graph of a batch: tokens → embedding → layers → logits. That of the draft block: tokens and h
+// → its layer → logits.
 
 #include "lrnn.h"
 #include "model/graph.h"
@@ -28,10 +29,11 @@ struct forward {
     struct ggml_cgraph *  graph;
     struct graph_inputs   inputs;
     struct ggml_tensor *  logits; // [V, outputs], NULL: none
+    struct ggml_tensor *  hidden; // of a draft: h' [D, T]
 };
 
 // An upper bound for the number of nodes of a graph.
-size_t forward_max_nodes(const struct lrnn_model * model, int32_t n_seqs);
+size_t forward_max_nodes(const struct lrnn_model * model, int32_t n_seqs, bool draft);
 
 // Builds the graph of a batch without allocating it. Frees the previous graph in *f.
 bool forward_build(struct forward * f, const struct lrnn_model * model,

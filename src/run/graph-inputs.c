@@ -22,8 +22,9 @@ bool graph_inputs_declare(struct graph_inputs * in, struct ggml_context * ctx,
     in->rows = declare(ctx, GGML_TYPE_I64, T, 1);
     in->ids = declare(ctx, GGML_TYPE_I32, GGML_SCAN_SNAPS + n_rewind, batch->n_seqs);
     in->outputs = batch->n_outputs > 0 ? declare(ctx, GGML_TYPE_I32, batch->n_outputs, 1) : NULL;
+    in->hidden = batch->hidden != NULL ? declare(ctx, GGML_TYPE_F32, model->n_embd, T) : NULL;
     in->masks = NULL;
-    if (model->info.n_layer_attention > 0) {
+    if (model->info.n_layer_attention > 0 || batch->hidden != NULL) {
         in->masks = calloc((size_t) batch->n_seqs, sizeof(*in->masks));
         if (in->masks == NULL) {
             return false;
@@ -128,7 +129,8 @@ static void fill_mask(
     for (int64_t i = 0; i < s->count; ++i) {
         const int64_t now = s->position + i;
         for (int64_t j = 0; j < visible; ++j) {
-            const bool hidden = j > now || (window > 0 && j <= now - window);
+            const bool hidden =
+                    j > now || (window > 0 && j <= now - window) || (j < s->hidden && j != now);
             data[i * visible + j] = hidden ? minus_inf : zero;
         }
     }
@@ -157,6 +159,9 @@ bool graph_inputs_fill(const struct graph_inputs * in, const struct lrnn_model *
     if (ok) {
         fill_tokens(in->tokens, batch, data);
         fill_rows(in->rows, states, batch, data);
+        if (in->hidden != NULL) {
+            set(in->hidden, batch->hidden);
+        }
         if (in->outputs != NULL) {
             fill_outputs(in->outputs, batch, data);
         }

@@ -34,10 +34,12 @@
 // reported as errors.
 bool graph_alloc(ggml_backend_sched_t sched, struct ggml_cgraph * graph, struct lrnn_error * err);
 
+// ---- The steps of graph_alloc -------------------------------------------------------------------
 //
-// The steps of graph_alloc, for callers that do something in between, such as
-// ggml_backend_sched_set_tensor_backend or ggml_backend_sched_reserve:
-// ----     find → ggml_backend_sched_reset → pin → ggml_backend_sched_alloc_graph → verify → free -
+// For callers that do something in between, such as ggml_backend_sched_set_tensor_backend or
+// ggml_backend_sched_reserve:
+//
+//     find → ggml_backend_sched_reset → pin → ggml_backend_sched_alloc_graph → verify → free
 
 struct graph_scans; // the scans of a graph, each with the state it was built on
 

@@ -1,7 +1,7 @@
 // Sequences of a session: length, reset, rewind, fork, and access for state files.
 
 #include "base/error.h"
-#include "run/session-impl.h"
+#include "run/session.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -51,17 +51,21 @@ bool lrnn_seq_rewind(
     }
     if (n_tokens > 0) {
         replace(s, seq,
-                (struct seq) {
-                        .length = q->length - n_tokens, .rewindable = q->rewindable - n_tokens });
+                (struct seq) { .length = q->length - n_tokens,
+                        .rewindable = q->rewindable - n_tokens,
+                        .unseen = q->unseen });
     }
     return true;
 }
 
 // ---- Copies of the memory of a sequence ---------------------------------------------------------
 
+// The bytes of a sequence: the memory that states_visit visits, and with a draft block an int64_t,
+// the number of tokens that the block has not seen.
 struct copy {
     uint8_t *       to;   // NULL: write to the session
     const uint8_t * from; // NULL: read from the session
+    size_t          left; // bytes to write; the rest belongs to the draft block and is not known
 };
 
 static bool count_bytes(struct ggml_tensor * tensor, size_t offset, size_t size, void * user) {
@@ -76,36 +80,52 @@ static bool copy_bytes(struct ggml_tensor * tensor, size_t offset, size_t size, 
     if (copy->to != NULL) {
         ggml_backend_tensor_get(tensor, copy->to, offset, size);
         copy->to += size;
-    } else {
+    } else if (copy->left >= size) {
         ggml_backend_tensor_set(tensor, copy->from, offset, size);
         copy->from += size;
+        copy->left -= size;
     }
     return true;
 }
 
-static size_t size_of(const struct lrnn_session * s, int64_t length) {
-    size_t size = 0;
+size_t session_bytes_of(const struct lrnn_session * s, int64_t length, size_t * n_draft) {
+    const int32_t last = s->states.n_layer - 1;
+    size_t        size = 0;
+    *n_draft = s->params.draft_block ? sizeof(int64_t) : 0;
+    if (s->params.draft_block && length > 0) {
+        *n_draft +=
+                s->states.state[last][0]->nb[1] +
+                (size_t) length * (s->states.cache_k[last]->nb[1] + s->states.cache_v[last]->nb[1]);
+    }
     states_visit(&s->states, s->model, 0, length, count_bytes, &size);
-    return size;
+    return size + (s->params.draft_block ? sizeof(int64_t) : 0);
 }
 
 size_t lrnn_seq_size(const struct lrnn_session * s, int32_t seq) {
-    return exists(s, seq) ? size_of(s, s->seqs[seq].length) : 0;
+    size_t n_draft;
+    return exists(s, seq) ? session_bytes_of(s, s->seqs[seq].length, &n_draft) : 0;
 }
 
 static bool check_size(const struct lrnn_session * s, int32_t seq, int64_t length, size_t size,
-        struct lrnn_error * err) {
-    return size == size_of(s, length) ||
+        bool may_lack_draft, struct lrnn_error * err) {
+    size_t       n_draft;
+    const size_t expected = session_bytes_of(s, length, &n_draft);
+    return size == expected || (may_lack_draft && size == expected - n_draft) ||
            error_bad_input(err, "sequence %d: %zu bytes for %" PRId64 " tokens; expected %zu", seq,
-                   size, length, size_of(s, length));
+                   size, length, expected);
 }
 
 bool lrnn_seq_get(
         struct lrnn_session * s, int32_t seq, void * data, size_t size, struct lrnn_error * err) {
-    if (!session_check_seq(s, seq, err) || !check_size(s, seq, s->seqs[seq].length, size, err)) {
+    if (!session_check_seq(s, seq, err) ||
+            !check_size(s, seq, s->seqs[seq].length, size, false, err)) {
         return false;
     }
-    session_visit(s, seq, s->seqs[seq].length, copy_bytes, &(struct copy) { .to = data });
+    struct copy copy = { .to = data };
+    states_visit(&s->states, s->model, seq, s->seqs[seq].length, copy_bytes, &copy);
+    if (s->params.draft_block) {
+        memcpy(copy.to, &s->seqs[seq].unseen, sizeof(int64_t));
+    }
     return true;
 }
 
@@ -118,11 +138,16 @@ bool lrnn_seq_set(struct lrnn_session * s, int32_t seq, int64_t length, const vo
         return error_bad_input(err, "sequence %d: length is %" PRId64 "; expected 0 to %" PRId64,
                 seq, length, session_max_length(s));
     }
-    if (!check_size(s, seq, length, size, err)) {
+    if (!check_size(s, seq, length, size, true, err)) {
         return false;
     }
-    session_visit(s, seq, length, copy_bytes, &(struct copy) { .from = data });
-    replace(s, seq, (struct seq) { .length = length });
+    struct seq  now = { .length = length, .unseen = length };
+    struct copy copy = { .from = data, .left = size };
+    states_visit(&s->states, s->model, seq, length, copy_bytes, &copy);
+    if (copy.left == sizeof(now.unseen)) {
+        memcpy(&now.unseen, copy.from, sizeof(now.unseen));
+    }
+    replace(s, seq, now);
     return true;
 }
 
@@ -145,16 +170,6 @@ bool lrnn_seq_fork(struct lrnn_session * s, int32_t from, int32_t to, struct lrn
 }
 
 // ---- For state files and the state norm ---------------------------------------------------------
-
-bool session_visit(
-        struct lrnn_session * s, int32_t seq, int64_t length, states_visitor visitor, void * user) {
-    return states_visit(&s->states, s->model, seq, length, visitor, user);
-}
-
-void session_set_seq(struct lrnn_session * s, int32_t seq, int64_t length, bool has_logits) {
-    replace(s, seq,
-            (struct seq) { .length = length, .logits = has_logits ? s->seqs[seq].logits : 0 });
-}
 
 const float * session_seq_logits(const struct lrnn_session * s, int32_t seq) {
     return s->seqs[seq].logits > 0 ? lrnn_logits(s, s->seqs[seq].logits - 1) : NULL;

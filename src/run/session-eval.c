@@ -3,9 +3,7 @@
 #include "base/error.h"
 #include "model/context.h"
 #include "run/graph-safety.h"
-#include "run/session-impl.h"
-
-#include "ggml-cpu.h"
+#include "run/session.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -15,13 +13,16 @@
 
 // A graph can be reused if only its inputs differ. The graph of an attention layer also depends on
 // the views of the caches.
-static bool can_reuse(const struct lrnn_session * s, const struct batch * batch) {
-    if (!s->can_compute || s->built.n_tokens != batch->n_tokens ||
-            s->built.n_seqs != batch->n_seqs || s->built.n_outputs != batch->n_outputs) {
+static bool can_reuse(
+        const struct lrnn_session * s, const struct pass * pass, const struct batch * batch) {
+    const struct batch * built = &pass->built;
+    const bool           attends = s->model->info.n_layer_attention > 0 || batch->hidden != NULL;
+    if (!pass->can_compute || built->n_tokens != batch->n_tokens ||
+            built->n_seqs != batch->n_seqs || built->n_outputs != batch->n_outputs) {
         return false;
     }
-    for (int32_t i = 0; i < batch->n_seqs && s->model->info.n_layer_attention > 0; ++i) {
-        const struct graph_seq *a = &s->built.seqs[i], *b = &batch->seqs[i];
+    for (int32_t i = 0; i < batch->n_seqs && attends; ++i) {
+        const struct graph_seq *a = &built->seqs[i], *b = &batch->seqs[i];
         if (a->seq != b->seq || a->first != b->first || a->count != b->count ||
                 a->visible != b->visible) {
             return false;
@@ -37,50 +38,58 @@ static bool check_memory(struct ggml_cgraph * graph, struct lrnn_error * err) {
            error_no_memory(err, "a graph of %d nodes", n);
 }
 
-static bool build(struct lrnn_session * s, const struct batch * batch, struct lrnn_error * err) {
+static bool build(struct lrnn_session * s, struct pass * pass, const struct batch * batch,
+        struct lrnn_error * err) {
     const bool by_token = s->params.exact_cuts || batch->n_tokens <= GRAPH_FEW_TOKENS;
     const enum ggml_scan_path path = by_token ? GGML_SCAN_PATH_STEP : GGML_SCAN_PATH_AUTO;
-    struct forward *          f = &s->forward;
-    s->can_compute = false;
+    struct trace *            trace = pass == &s->main ? s->trace : NULL;
+    struct forward *          f = &pass->forward;
+    pass->can_compute = false;
     if (!forward_build(f, s->model, &s->states, batch, path, err) ||
-            (s->trace != NULL && !trace_graph(s->trace, s->model, &s->states, f->graph, err)) ||
-            !check_memory(f->graph, err) || !graph_alloc(s->sched, f->graph, err)) {
+            (trace != NULL && !trace_graph(trace, s->model, &s->states, f->graph, err)) ||
+            !check_memory(f->graph, err) || !graph_alloc(pass->sched, f->graph, err)) {
         return false;
     }
-    struct graph_seq * seqs = s->built.seqs;
+    struct graph_seq * seqs = pass->built.seqs;
     memcpy(seqs, batch->seqs, (size_t) batch->n_seqs * sizeof(*seqs));
-    s->built = *batch;
-    s->built.seqs = seqs;
-    s->can_compute = true;
+    pass->built = *batch;
+    pass->built.seqs = seqs;
+    pass->can_compute = true;
     return true;
 }
 
-static bool compute(struct lrnn_session * s, const struct batch * batch, struct lrnn_error * err) {
-    if (s->trace != NULL && !trace_begin(s->trace, batch)) {
+bool pass_compute(struct lrnn_session * s, struct pass * pass, const struct batch * batch,
+        struct lrnn_error * err) {
+    struct trace * trace = pass == &s->main ? s->trace : NULL;
+    if (trace != NULL && !trace_begin(trace, batch)) {
         return error_no_memory(err, "a trace of %d sequences", batch->n_seqs);
     }
     const int64_t start = ggml_time_us();
-    ggml_backend_cpu_set_n_threads(
-            s->backends[s->n_backends - 1], threads_choose(&s->threads, batch->n_tokens));
-    const enum ggml_status status = ggml_backend_sched_graph_compute(s->sched, s->forward.graph);
+    ggml_backend_set_threads(
+            s->backends[s->n_backends - 1], threads_choose(&pass->threads, batch->n_tokens));
+    const enum ggml_status status =
+            ggml_backend_sched_graph_compute(pass->sched, pass->forward.graph);
     if (status != GGML_STATUS_SUCCESS) {
         return status == GGML_STATUS_ALLOC_FAILED
                        ? error_no_memory(err, "the work buffer of a graph")
                        : error_set(err, LRNN_ERROR_DEVICE, "the graph could not be computed");
     }
-    threads_measure(&s->threads, (double) (ggml_time_us() - start) * 1e-6);
-    return s->trace == NULL || trace_end(s->trace, err);
+    threads_measure(&pass->threads, (double) (ggml_time_us() - start) * 1e-6);
+    return trace == NULL || trace_end(trace, err);
 }
 
-static bool prepare(struct lrnn_session * s, const struct batch * batch, struct lrnn_error * err) {
-    return (can_reuse(s, batch) || build(s, batch, err)) &&
-           graph_inputs_fill(&s->forward.inputs, s->model, &s->states, batch, err);
+bool pass_prepare(struct lrnn_session * s, struct pass * pass, const struct batch * batch,
+        struct lrnn_error * err) {
+    return (can_reuse(s, pass, batch) || build(s, pass, batch, err)) &&
+           graph_inputs_fill(&pass->forward.inputs, s->model, &s->states, batch, err);
 }
 
+// Rounds the new states, if they have another format.
 static void advance(struct lrnn_session * s, const struct batch * batch) {
     for (int32_t i = 0; i < batch->n_seqs; ++i) {
         struct seq * q = &s->seqs[batch->seqs[i].seq];
         q->length += batch->seqs[i].count;
+        states_round(&s->states, s->model, batch->seqs[i].seq, q->length, s->params.state_type);
         q->rewindable += batch->seqs[i].count;
         if (q->rewindable > s->params.n_rewind) {
             q->rewindable = s->params.n_rewind;
@@ -146,15 +155,16 @@ static bool check_inputs(const struct lrnn_session * s, const struct lrnn_input 
     return true;
 }
 
-// The next tokens of every input, as many as fit a batch.
+// The next tokens of every input, as many as fit a batch; one of each if states are rounded.
 static void next_batch(const struct lrnn_session * s, struct call * call) {
+    const bool     one = s->params.state_type != LRNN_STATE_F32;
     struct batch * batch = &call->batch;
     batch->n_seqs = 0;
     batch->n_tokens = batch->n_outputs = 0;
     for (int32_t i = 0; i < call->n_inputs && batch->n_tokens < s->params.n_batch; ++i) {
         const struct lrnn_input * in = &call->inputs[i];
         const int64_t             begin = call->done[i];
-        const int64_t             left = in->n_tokens - begin;
+        const int64_t             left = one && begin < in->n_tokens ? 1 : in->n_tokens - begin;
         const int64_t             room = s->params.n_batch - batch->n_tokens;
         const int64_t             count = left < room ? left : room;
         if (count == 0) {
@@ -189,8 +199,8 @@ static void keep_logits(struct lrnn_session * s, struct call * call) {
         const int64_t n = call->batch.seqs[i].n_outputs;
         int64_t *     next = &call->row[call->of_input[i]];
         if (n > 0) {
-            ggml_backend_tensor_get(
-                    s->forward.logits, s->logits + *next * V, (size_t) at * row, (size_t) n * row);
+            ggml_backend_tensor_get(s->main.forward.logits, s->logits + *next * V,
+                    (size_t) at * row, (size_t) n * row);
         }
         *next += n;
         at += n;
@@ -215,8 +225,8 @@ static bool run_call(
     }
     for (int64_t done = 0; done < n_tokens; done += call->batch.n_tokens) {
         next_batch(s, call);
-        const bool is_ready = prepare(s, &call->batch, err);
-        if (!is_ready || !compute(s, &call->batch, err)) {
+        const bool is_ready = pass_prepare(s, &s->main, &call->batch, err);
+        if (!is_ready || !pass_compute(s, &s->main, &call->batch, err)) {
             if (is_ready || done > 0) {
                 reset_seqs(s, call);
             }

@@ -2,9 +2,7 @@
 
 #include "base/error.h"
 #include "model/context.h"
-#include "run/session-impl.h"
-
-#include "ggml-cpu.h"
+#include "run/session.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -35,15 +33,22 @@ static void set_defaults(struct lrnn_session_params * p) {
     p->n_cache = p->n_cache == 0 ? 4096 : p->n_cache;
 }
 
+static bool check_draft_block(const struct lrnn_model * model,
+        const struct lrnn_session_params * params, struct lrnn_error * err) {
+    return !params->draft_block || model->draft != NULL ||
+           error_bad_input(err, "the model has no draft block (multi-token prediction)");
+}
+
 // A head must be a whole number of blocks.
-static bool check_cache_type(
-        const struct lrnn_model * model, enum lrnn_cache_type cache_type, struct lrnn_error * err) {
+static bool check_cache_type(const struct lrnn_model * model,
+        const struct lrnn_session_params * params, struct lrnn_error * err) {
+    const enum lrnn_cache_type cache_type = params->cache_type;
     if (cache_type < LRNN_CACHE_F16 || cache_type > LRNN_CACHE_Q8_0) {
         return error_bad_input(err, "cache_type is %d; expected %d to %d", (int) cache_type,
                 LRNN_CACHE_F16, LRNN_CACHE_Q8_0);
     }
     const enum ggml_type type = cache_ggml_type(cache_type);
-    for (int32_t il = 0; il < model->n_layer; ++il) {
+    for (int32_t il = 0; il < model->n_layer + params->draft_block; ++il) {
         if (model->layers[il].cache_head % ggml_blck_size(type) != 0) {
             return error_bad_input(err,
                     "an attention cache in %s needs heads of a multiple of %" PRId64
@@ -52,6 +57,12 @@ static bool check_cache_type(
         }
     }
     return true;
+}
+
+static bool check_state_type(enum lrnn_state_type type, struct lrnn_error * err) {
+    return (type >= LRNN_STATE_F32 && type <= LRNN_STATE_Q8_0) ||
+           error_bad_input(err, "state_type is %d; expected %d to %d", (int) type, LRNN_STATE_F32,
+                   LRNN_STATE_Q8_0);
 }
 
 // ---- Parts --------------------------------------------------------------------------------------
@@ -67,16 +78,15 @@ static double count_work(const struct lrnn_model * model) {
     return tied ? n : n - (double) ggml_nelements(model->token_embd);
 }
 
-// The memory of a scheduler. ggml aborts if it is short, so it is checked before.
-static size_t scheduler_size(const struct lrnn_model * model, int32_t n_seqs) {
-    const size_t n_nodes = 2 * forward_max_nodes(model, n_seqs);
+// The memory of a scheduler for this many nodes. ggml aborts if it is short, so it is checked
+// before.
+static size_t scheduler_size(size_t n_nodes) {
     const size_t n_copies = n_nodes * LRNN_SCHED_SPLIT_INPUTS * 2;
     return n_copies * (sizeof(struct ggml_tensor) + 4 * sizeof(int)) +
            2 * ggml_graph_overhead_custom(n_nodes, false) + (1 << 20);
 }
 
-// One backend per device, and a scheduler over them. The CPU comes last: it computes what no other
-// backend can.
+// One backend per device. The CPU comes last: it computes what no other backend can.
 static bool make_backends(struct lrnn_session * s, struct lrnn_error * err) {
     const struct lrnn_model * model = s->model;
     for (int32_t i = 0; i < model->n_devices; ++i) {
@@ -89,13 +99,30 @@ static bool make_backends(struct lrnn_session * s, struct lrnn_error * err) {
         }
         s->backends[s->n_backends++] = backend;
     }
-    if (!memory_is_available(scheduler_size(model, s->params.n_seqs))) {
-        return error_no_memory(
-                err, "a scheduler of %zu bytes", scheduler_size(model, s->params.n_seqs));
+    return true;
+}
+
+// A scheduler over the backends, and what belongs to its graph.
+// - work: weights that a token is multiplied with
+static bool make_pass(
+        struct lrnn_session * s, struct pass * pass, double work, struct lrnn_error * err) {
+    const bool   draft = pass == &s->draft;
+    const size_t n_nodes = 2 * forward_max_nodes(s->model, s->params.n_seqs, draft);
+    if (!memory_is_available(scheduler_size(n_nodes))) {
+        return error_no_memory(err, "a scheduler of %zu bytes", scheduler_size(n_nodes));
     }
-    s->sched = ggml_backend_sched_new(s->backends, NULL, s->n_backends,
-            2 * forward_max_nodes(model, s->params.n_seqs), false, false);
-    return s->sched != NULL || error_no_memory(err, "a scheduler of %d backends", s->n_backends);
+    pass->threads.n_max = s->params.n_threads;
+    pass->threads.work_per_token = work;
+    pass->built.seqs = calloc((size_t) s->params.n_seqs, sizeof(*pass->built.seqs));
+    pass->sched = ggml_backend_sched_new(s->backends, NULL, s->n_backends, n_nodes, false, false);
+    return (pass->sched != NULL && pass->built.seqs != NULL) ||
+           error_no_memory(err, "a scheduler of %d backends", s->n_backends);
+}
+
+static void free_pass(struct pass * pass) {
+    forward_free(&pass->forward);
+    ggml_backend_sched_free(pass->sched);
+    free(pass->built.seqs);
 }
 
 static bool make_trace(struct lrnn_session * s, struct lrnn_error * err) {
@@ -106,7 +133,7 @@ static bool make_trace(struct lrnn_session * s, struct lrnn_error * err) {
     if (s->trace == NULL) {
         return error_no_memory(err, "a trace");
     }
-    ggml_backend_sched_set_eval_callback(s->sched, trace_node, s->trace);
+    ggml_backend_sched_set_eval_callback(s->main.sched, trace_node, s->trace);
     return true;
 }
 
@@ -116,8 +143,9 @@ static bool make_states(struct lrnn_session * s, struct lrnn_error * err) {
         .n_rewind = s->params.n_rewind,
         .n_cache = s->params.n_cache,
         .cache_format = cache_ggml_type(s->params.cache_type),
+        .draft_block = s->params.draft_block,
     };
-    int32_t (*devices)[LAYER_STATES_MAX] = calloc((size_t) s->model->n_layer, sizeof(*devices));
+    int32_t (*devices)[LAYER_STATES_MAX] = calloc((size_t) s->model->n_layer + 1, sizeof(*devices));
     bool ok = devices != NULL;
     if (!ok) {
         error_no_memory(err, "the placement of states");
@@ -133,9 +161,7 @@ static bool make_states(struct lrnn_session * s, struct lrnn_error * err) {
 
 static bool make_seqs(struct lrnn_session * s, struct lrnn_error * err) {
     s->seqs = calloc((size_t) s->params.n_seqs, sizeof(*s->seqs));
-    s->built.seqs = calloc((size_t) s->params.n_seqs, sizeof(*s->built.seqs));
-    return (s->seqs != NULL && s->built.seqs != NULL) ||
-           error_no_memory(err, "%d sequences", s->params.n_seqs);
+    return s->seqs != NULL || error_no_memory(err, "%d sequences", s->params.n_seqs);
 }
 
 struct lrnn_session * lrnn_session_new(struct lrnn_model * model,
@@ -149,13 +175,16 @@ struct lrnn_session * lrnn_session_new(struct lrnn_model * model,
     if (params != NULL) {
         s->params = *params;
     }
-    bool ok = check_params(&s->params, err) && check_cache_type(model, s->params.cache_type, err);
+    bool ok = check_params(&s->params, err) && check_draft_block(model, &s->params, err) &&
+              check_cache_type(model, &s->params, err) &&
+              check_state_type(s->params.state_type, err);
     if (ok) {
         set_defaults(&s->params);
-        s->threads.n_max = s->params.n_threads;
-        s->threads.work_per_token = count_work(model);
-        ok = make_backends(s, err) && make_trace(s, err) && make_seqs(s, err) &&
-             make_states(s, err);
+        ok = make_backends(s, err) && make_pass(s, &s->main, count_work(model), err) &&
+             make_trace(s, err) && make_seqs(s, err) && make_states(s, err);
+    }
+    if (ok && s->params.draft_block) { // of its weights, the output has the most
+        ok = make_pass(s, &s->draft, (double) ggml_nelements(model->draft->output), err);
     }
     if (!ok) {
         lrnn_session_free(s);
@@ -168,27 +197,19 @@ void lrnn_session_free(struct lrnn_session * s) {
     if (s == NULL) {
         return;
     }
-    forward_free(&s->forward);
-    ggml_backend_sched_free(s->sched);
+    free_pass(&s->main);
+    free_pass(&s->draft);
     states_free(&s->states);
     for (int i = 0; i < s->n_backends; ++i) {
         ggml_backend_free(s->backends[i]);
     }
     trace_free(s->trace);
     free(s->seqs);
-    free(s->built.seqs);
     free(s->logits);
     free(s);
 }
 
-const struct lrnn_model * session_model(const struct lrnn_session * s) {
-    return s->model;
-}
-
-enum ggml_type session_cache_format(const struct lrnn_session * s) {
-    return s->states.size.cache_format;
-}
-
 int64_t session_max_length(const struct lrnn_session * s) {
-    return s->model->info.n_layer_attention > 0 ? s->params.n_cache : INT64_MAX;
+    const bool has_cache = s->model->info.n_layer_attention > 0 || s->params.draft_block;
+    return has_cache ? s->params.n_cache : INT64_MAX;
 }

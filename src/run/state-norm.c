@@ -20,7 +20,7 @@ static double sum_of_squares(const struct ggml_tensor * tensor, size_t offset, i
 }
 
 double lrnn_seq_state_norm(const struct lrnn_session * session, int32_t seq, int32_t * layer) {
-    const struct lrnn_model * model = session_model(session);
+    const struct lrnn_model * model = session->model;
     double                    largest = 0.0;
     *layer = -1;
     for (int32_t il = 0; il < model->n_layer; ++il) {

@@ -16,7 +16,7 @@ static bool move_unsupported(const struct states * states, const struct lrnn_mod
     const bool         ok = forward_build(&f, model, states, &batch, GGML_SCAN_PATH_AUTO, err);
     for (int i = 0; ok && i < ggml_graph_n_nodes(f.graph); ++i) {
         const struct ggml_tensor * node = ggml_graph_node(f.graph, i);
-        for (int32_t il = 0; ggml_is_scan(node) && il < model->n_layer; ++il) {
+        for (int32_t il = 0; ggml_is_scan(node) && il < states->n_layer; ++il) {
             for (int32_t j = 0; j < model->layers[il].n_states; ++j) {
                 ggml_backend_dev_t dev = model->devices[devices[il][j]].dev;
                 if (states->state[il][j] == node->src[0] &&
@@ -46,7 +46,7 @@ static void log_moved(const struct lrnn_model * model, const int32_t (*devices)[
 
 bool placement_of_states(const struct lrnn_model * model, const struct states_size * size,
         int32_t n_batch, int32_t (*devices)[LAYER_STATES_MAX], struct lrnn_error * err) {
-    for (int32_t il = 0; il < model->n_layer; ++il) {
+    for (int32_t il = 0; il < model->n_layer + size->draft_block; ++il) {
         for (int32_t i = 0; i < LAYER_STATES_MAX; ++i) {
             devices[il][i] = model->layers[il].device;
         }

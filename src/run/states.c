@@ -55,8 +55,8 @@ static void declare_layer(struct states * s, const struct layer * layer, int32_t
 
 bool states_declare(struct states * s, const struct lrnn_model * model,
         const struct states_size * size, const int32_t (*devices)[LAYER_STATES_MAX]) {
-    const size_t n_layer = (size_t) model->n_layer;
-    *s = (struct states) { .size = *size };
+    const size_t n_layer = (size_t) model->n_layer + size->draft_block;
+    *s = (struct states) { .size = *size, .n_layer = (int32_t) n_layer };
     s->state = calloc(n_layer, sizeof(*s->state));
     s->cache_k = calloc(n_layer, sizeof(*s->cache_k));
     s->cache_v = calloc(n_layer, sizeof(*s->cache_v));
@@ -65,7 +65,7 @@ bool states_declare(struct states * s, const struct lrnn_model * model,
         s->ctx[i] = context_new(n_layer * (LAYER_STATES_MAX + 2) + 1, 0);
         ok = s->ctx[i] != NULL;
     }
-    for (int32_t il = 0; ok && il < model->n_layer; ++il) {
+    for (int32_t il = 0; ok && il < s->n_layer; ++il) {
         declare_layer(s, &model->layers[il], il, devices[il]);
     }
     if (!ok) {
@@ -77,7 +77,7 @@ bool states_declare(struct states * s, const struct lrnn_model * model,
 // The bytes of one token in the caches of all layers.
 static int64_t cache_bytes(const struct states * s, const struct lrnn_model * model) {
     int64_t n = 0;
-    for (int32_t il = 0; il < model->n_layer; ++il) {
+    for (int32_t il = 0; il < s->n_layer; ++il) {
         const struct layer * layer = &model->layers[il];
         n += (int64_t) ggml_row_size(s->size.cache_format, layer->cache_k + layer->cache_v);
     }
@@ -127,11 +127,13 @@ int64_t states_slot(const struct states * s, int32_t seq, int64_t position) {
 void states_clear_cache(
         struct states * s, const struct lrnn_model * model, int32_t seq, int64_t from, int64_t to) {
     static const uint8_t zeros[1 << 16];
-    for (int32_t il = 0; il < model->n_layer && from < to; ++il) {
+    for (int32_t il = 0; il < s->n_layer && from < to; ++il) {
         struct ggml_tensor * caches[2] = { s->cache_k[il], s->cache_v[il] };
+        const int64_t        drafted = il == model->n_layer ? to + LRNN_DRAFT_MAX : to;
         for (int i = 0; i < 2 && caches[i] != NULL; ++i) {
+            const int64_t end = drafted < caches[i]->ne[1] ? drafted : caches[i]->ne[1];
             const size_t begin = (size_t) seq * caches[i]->nb[2] + (size_t) from * caches[i]->nb[1];
-            const size_t size = (size_t) (to - from) * caches[i]->nb[1];
+            const size_t size = (size_t) (end - from) * caches[i]->nb[1];
             for (size_t at = 0; at < size; at += sizeof(zeros)) { // not every backend has a memset
                 const size_t n = size - at < sizeof(zeros) ? size - at : sizeof(zeros);
                 ggml_backend_tensor_set(caches[i], zeros, begin + at, n);
@@ -142,7 +144,7 @@ void states_clear_cache(
 
 bool states_visit(const struct states * s, const struct lrnn_model * model, int32_t seq,
         int64_t length, states_visitor visitor, void * user) {
-    for (int32_t il = 0; il < model->n_layer && length > 0; ++il) {
+    for (int32_t il = 0; il < s->n_layer && length > 0; ++il) {
         const struct layer * layer = &model->layers[il];
         for (int32_t i = 0; i < layer->n_states; ++i) {
             struct ggml_tensor * t = s->state[il][i];

@@ -26,10 +26,12 @@ struct states_size {
     int32_t n_cache;  // tokens of a sequence in the cache
 
     enum ggml_type cache_format;
+    bool           draft_block; // memory for the draft block, too
 };
 
 struct states {
     struct states_size size;
+    int32_t            n_layer; // those of the model, and perhaps that of the draft block
     struct ggml_tensor * (*state)[LAYER_STATES_MAX]; // [n_layer], F32 [state_size, slots]
     struct ggml_tensor ** cache_k; // [n_layer], [values, rows, n_seqs]; NULL: no attention
     struct ggml_tensor ** cache_v; // NULL: also if k contains v
@@ -38,8 +40,8 @@ struct states {
     ggml_backend_buffer_t buffer[DEVICES_MAX];
 };
 
-// state-placement.c: chooses the device of every state, devices [n_layer]: the device of its layer,
-// or the CPU if that device cannot compute the scan. A scan always runs where its state is.
+// state-placement.c: chooses the device of every state, devices [n_layer + 1]: the device of its
+// layer, or the CPU if that device cannot compute the scan. A scan always runs where its state is.
 // - n_batch: maximum number of tokens in a batch
 bool placement_of_states(const struct lrnn_model * model, const struct states_size * size,
         int32_t n_batch, int32_t (*devices)[LAYER_STATES_MAX], struct lrnn_error * err);
@@ -55,15 +57,20 @@ void states_free(struct states * s);
 // The slot of a sequence after `position` tokens.
 int64_t states_slot(const struct states * s, int32_t seq, int64_t position);
 
-// Sets rows `from` to `to` - 1 of a sequence to zero in all caches.
+// Sets rows `from` to `to` - 1 of a sequence to zero in all caches, and those of drafts after them.
 void states_clear_cache(
         struct states * s, const struct lrnn_model * model, int32_t seq, int64_t from, int64_t to);
+
+// state-round.c: rounds the states of a sequence of `length` tokens to a format.
+void states_round(struct states * s, const struct lrnn_model * model, int32_t seq, int64_t length,
+        enum lrnn_state_type type);
 
 // Receives `size` bytes of a tensor at `offset`. Returns false to stop.
 typedef bool (*states_visitor)(
         struct ggml_tensor * tensor, size_t offset, size_t size, void * user);
 
 // Visits the whole memory of a sequence of `length` tokens, always in the same order: the states of
-// every layer and the used rows of the caches. Returns false if the visitor stopped.
+// every layer and the used rows of the caches; the draft block is the last layer. Returns false if
+// the visitor stopped.
 bool states_visit(const struct states * s, const struct lrnn_model * model, int32_t seq,
         int64_t length, states_visitor visitor, void * user);

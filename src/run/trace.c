@@ -1,4 +1,4 @@
-#include "run/session-impl.h"
+#include "run/session.h"
 
 #include "base/buffer.h"
 #include "base/error.h"

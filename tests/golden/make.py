@@ -15,6 +15,7 @@ library in float32, for all tokens in one call from an empty state.
 
 import contextlib
 import importlib
+import json
 import math
 import os
 import subprocess
@@ -82,6 +83,21 @@ def from_fla(name: str, **config):
     return build(models, name, common | config)
 
 
+def gdn2_model(**config):
+    """fla's language model of KDA with the layer of Gated DeltaNet-2, which has no model there."""
+    model = from_fla("KDA", **config)
+    layers = importlib.import_module("fla.layers.gdn2")
+    names = ("num_heads", "num_v_heads", "head_dim", "expand_v", "allow_neg_eigval", "norm_eps",
+             "use_short_conv")
+    options = {name: config[name] for name in names if name in config}
+    for i, layer in enumerate(model.model.layers):
+        layer.attn = layers.GatedDeltaNet2(hidden_size=32, layer_idx=i, **options)
+    del model.config.safe_gate, model.config.lower_bound   # of KDA alone
+    kind = type(model.config)              # which names the model_type of config.json
+    model.config.__class__ = type("GDN2Config", (kind,), {"model_type": "gdn2"})
+    return model
+
+
 def from_transformers(name: str, **config):
     sys.modules["fla"] = None              # or transformers uses fla's GPU kernels where it can
     transformers = importlib.import_module("transformers")
@@ -92,6 +108,41 @@ def from_transformers(name: str, **config):
 def build(library, name: str, config: dict):
     settings = getattr(library, name + "TextConfig", None) or getattr(library, name + "Config")
     return getattr(library, name + "ForCausalLM")(settings(**config))
+
+
+class DraftBlock(torch.nn.Module):
+    """The draft block of Qwen3.5, which transformers ignores: the equations of src/model/
+    draft-block.c with the norm and the attention layer of transformers."""
+
+    def __init__(self, model):
+        super().__init__()
+        config, width = model.config, model.config.hidden_size
+        attention = config.layer_types.index("full_attention")
+        layer, norm = model.model.layers[attention], model.model.norm
+
+        def new_norm():
+            return type(norm)(width, eps=config.rms_norm_eps)
+
+        self.fc = torch.nn.Linear(2*width, width, bias=False)
+        self.pre_fc_norm_embedding, self.pre_fc_norm_hidden = new_norm(), new_norm()
+        self.layers = torch.nn.ModuleList([type(layer)(config, attention)])
+        self.norm = new_norm()
+
+    def forward(self, model, ids, h):
+        """h' of tokens 1, 2, … [T - 1, D]; h [T - 1, D]: of the tokens before them"""
+        e = model.model.embed_tokens(ids[1:])
+        both = torch.cat([self.pre_fc_norm_embedding(e), self.pre_fc_norm_hidden(h)], -1)
+        u = self.fc(both)[None]
+        positions = torch.arange(1, len(ids))[None]
+        mask = torch.full((1, 1, len(e), len(e)), -math.inf).triu(1)
+        turned = model.model.rotary_emb(u, positions)
+        u = self.layers[0](u, position_embeddings=turned, attention_mask=mask)
+        return self.norm(u[0] if isinstance(u, tuple) else u)[0]
+
+
+def with_draft_block(model):
+    model.mtp = DraftBlock(model)
+    return model
 
 
 class OriginalXlstm(torch.nn.Module):
@@ -120,6 +171,114 @@ class OriginalXlstm(torch.nn.Module):
                                if name in names}, folder / "model.safetensors")
         text = importlib.import_module("yaml").safe_dump(dict(model=self.yaml))
         (folder / "config.yaml").write_text(text)
+
+
+class MegatronGdp(torch.nn.Module):
+    """The hybrid of Megatron-LM with its Gated DeltaProduct, whose modules need a GPU and parallel
+    groups. The formulas are those of megatron/core/ssm/gated_delta_product.py of 2026-08-22; the
+    recurrence is the function of fla that it calls, in plain torch. Saved as Megatron does, in
+    .distcp files, with one tensor for each part of in_proj and conv1d."""
+
+    G, N, HV, P, n, F, heads, kv, length = 2, 8, 4, 12, 3, 12, 4, 2, 6
+    pattern = "M-*M"
+
+    def __init__(self, signed: bool):
+        super().__init__()
+        self.signed, D, E = signed, 32, self.HV*self.P
+        parts = [("z", E), *((f"V{j}", E) for j in range(self.n)),
+                 *((f"K{j}", self.G*self.N) for j in range(self.n)), ("Q", self.G*self.N),
+                 *((f"b{j}", self.HV) for j in range(self.n)), ("a", self.HV)]
+        sizes = {"embedding.word_embeddings.weight": (VOCAB, D), "decoder.final_norm.weight": (D,),
+                 "output_layer.weight": (VOCAB, D)}
+        for i, kind in enumerate(self.pattern):
+            p = f"decoder.layers.{i}."
+            if kind == "M":
+                p += "mixer."
+                sizes |= {f"{p}in_proj.weight.{name}": (n, D) for name, n in parts}
+                sizes |= {f"{p}conv1d.weight.{name}": (n, 1, 4) for name, n in parts
+                          if name[0] in "VKQ"}
+                sizes |= {p + "in_proj.layer_norm_weight": (D,), p + "dt_bias": (self.HV,),
+                          p + "A_log": (self.HV,), p + "norm.weight": (E,),
+                          p + "out_proj.weight": (D, E)}
+            elif kind == "*":
+                p += "self_attention."
+                rows = (self.heads + 2*self.kv)*self.length
+                sizes |= {p + "linear_qkv.layer_norm_weight": (D,),
+                          p + "linear_qkv.weight": (rows, D),
+                          p + "linear_proj.weight": (D, self.heads*self.length)}
+            else:
+                p += "mlp."
+                sizes |= {p + "linear_fc1.layer_norm_weight": (D,),
+                          p + "linear_fc1.weight": (self.F, D),
+                          p + "linear_fc2.weight": (D, self.F)}
+        self.weights = {name: torch.nn.Parameter(torch.empty(s)) for name, s in sizes.items()}
+        self.config = types.SimpleNamespace(tie_word_embeddings=False, model_type="megatron_gdp")
+
+    def named_parameters(self):
+        return self.weights.items()
+
+    def mixer(self, w, h):
+        def joined(name, letters):
+            return torch.cat([x for key, x in w.items() if key.startswith(name)
+                              and key.removeprefix(name)[0] in letters])
+
+        split = torch.nn.functional
+        E, GN, n, T = self.HV*self.P, self.G*self.N, self.n, len(h)
+        z, VKQ, b, a = (h @ joined("in_proj.weight.", "zVKQba").T).split(
+            [E, n*E + (n + 1)*GN, n*self.HV, self.HV], -1)
+        conv = joined("conv1d.weight.", "VKQ")
+        VKQ = split.conv1d(split.pad(VKQ.T, (3, 0))[None], conv, groups=len(conv))[0].T
+        v, k, q = split.silu(VKQ).split([n*E, n*GN, GN], -1)
+        v, k, q = (v.reshape(1, T*n, self.HV, self.P), k.reshape(1, T*n, self.G, self.N),
+                   q.reshape(1, T, self.G, self.N))
+        q, k = ((x / torch.sqrt((x*x).sum(-1, keepdim=True) + 1e-6)).repeat_interleave(
+            self.HV // self.G, -2) for x in (q, k))
+        beta = b.sigmoid()*(2 if self.signed else 1)
+        g = -w["A_log"].exp()*split.softplus(a + w["dt_bias"])
+        naive = importlib.import_module("fla.ops.gated_delta_product.naive")
+        o = naive.naive_recurrent_gated_delta_product(
+            q, k, v, g[None], beta.reshape(1, T*n, self.HV), self.N**-0.5, num_householder=n)
+        o = o[0] if isinstance(o, tuple) else o
+        y = (o.reshape(T, E)*split.silu(z)).reshape(T, self.G, -1)
+        y = y*torch.rsqrt((y*y).mean(-1, keepdim=True) + 1e-5)
+        return (y.reshape(T, E)*w["norm.weight"]) @ w["out_proj.weight"].T
+
+    def attention(self, w, h):
+        per, L = self.heads // self.kv, self.length
+        qkv = (h @ w["linear_qkv.weight"].T).reshape(1, len(h), self.kv, per + 2, L)
+        q = qkv[..., :per, :].reshape(1, len(h), self.heads, L)
+        o = plain_attention(q, qkv[..., per, :], qkv[..., per + 1, :])
+        return o.reshape(len(h), -1) @ w["linear_proj.weight"].T
+
+    def forward(self, ids, use_cache):
+        def norm(x, weight):
+            return x*torch.rsqrt((x*x).mean(-1, keepdim=True) + 1e-2)*weight
+
+        x = self.weights["embedding.word_embeddings.weight"][ids[0]]
+        parts = {"M": ("mixer.", "in_proj.layer_norm_weight"),
+                 "*": ("self_attention.", "linear_qkv.layer_norm_weight"),
+                 "-": ("mlp.", "linear_fc1.layer_norm_weight")}
+        for i, kind in enumerate(self.pattern):
+            prefix = f"decoder.layers.{i}.{parts[kind][0]}"
+            w = {name.removeprefix(prefix): p for name, p in self.weights.items()
+                 if name.startswith(prefix)}
+            h = norm(x, w[parts[kind][1]])
+            if kind == "-":
+                x = x + torch.relu(h @ w["linear_fc1.weight"].T)**2 @ w["linear_fc2.weight"].T
+            else:
+                x = x + (self.mixer if kind == "M" else self.attention)(w, h)
+        x = norm(x, self.weights["decoder.final_norm.weight"])
+        return types.SimpleNamespace(logits=(x @ self.weights["output_layer.weight"].T)[None])
+
+    def save_pretrained(self, folder: Path) -> None:
+        checkpoint = importlib.import_module("torch.distributed.checkpoint")
+        checkpoint.save(dict(self.weights), checkpoint_id=folder, no_dist=True)
+        (folder / "config.json").write_text(json.dumps(dict(
+            model_type="megatron_gdp", hybrid_layer_pattern=self.pattern, normalization="RMSNorm",
+            mamba_state_dim=self.N, mamba_num_groups=self.G, gdp_num_householder=self.n,
+            num_attention_heads=self.heads, num_query_groups=self.kv, squared_relu=True,
+            position_embedding_type="none", layernorm_epsilon=1e-2,
+            allow_neg_eigval=self.signed)))
 
 
 def norm_per_group(model, n_groups: int):
@@ -215,7 +374,7 @@ def draw(name: str, shape: tuple[int, ...], tied: bool, normal, uniform) -> torc
         return uniform(-2.0, 2.0)
     if leaf == "learnable_skip":
         return normal()
-    if name.startswith("model.") and "norm" in name and leaf == "weight":
+    if name.startswith("model.xlstm_block_stack.") and "norm" in name and leaf == "weight":
         return 0.25*normal()               # the package xlstm multiplies by 1 + w
     if leaf in ("mu", "x_bias") or leaf.startswith("x_") and leaf[2:] in "rwkvag":
         return uniform(0.0, 1.0)           # share of the previous token
@@ -223,7 +382,7 @@ def draw(name: str, shape: tuple[int, ...], tied: bool, normal, uniform) -> torc
         return 0.5*normal()
     if leaf == "lower_bounds":
         return normal()
-    if leaf in ("k_k", "k_a", "D") or "norm" in name and leaf == "weight":
+    if leaf in ("k_k", "k_a", "D") or "norm" in name and leaf.endswith("weight"):
         return 1.0 + 0.25*normal()
     if "embed" in name:
         return 1.0/math.sqrt(shape[-1])*normal() if tied else normal()
@@ -232,7 +391,8 @@ def draw(name: str, shape: tuple[int, ...], tied: bool, normal, uniform) -> torc
     if leaf == "bias":
         return 0.3*normal()
     if name.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight", "proj_down.weight",
-                      "ffn.value.weight", "output_linear.weight", "w2.weight")):
+                      "ffn.value.weight", "output_linear.weight", "w2.weight", "linear_proj.weight",
+                      "linear_fc2.weight")):
         return 0.5/math.sqrt(shape[-1])*normal()           # a layer must not dominate its input
     if matrix:
         return 1.0/math.sqrt(shape[-1])*normal()
@@ -380,6 +540,10 @@ MODELS = {
     "lfm2moe": lambda: from_transformers(
         "Lfm2Moe", **LFM2, intermediate_size=12, num_dense_layers=1, num_experts=6,
         num_experts_per_tok=3, moe_intermediate_size=8, routed_scaling_factor=1.5),
+    "jamba": lambda: from_transformers(
+        "Jamba", **ATTENTION, **UNTIED, rms_norm_eps=1e-2, intermediate_size=8, num_experts=4,
+        num_experts_per_tok=2, expert_layer_period=2, expert_layer_offset=1, attn_layer_period=2,
+        attn_layer_offset=1, mamba_d_state=4, mamba_dt_rank=3),
     "falcon_h1": lambda: from_transformers(
         "FalconH1", **FALCON_H1, mamba_rms_norm=False, tie_word_embeddings=True),
     "falcon_h1_norm": lambda: from_transformers(
@@ -401,6 +565,8 @@ MODELS = {
         "GatedDeltaNet", **(GATED | dict(expand_v=1.0)), num_v_heads=4),
     "gated_deltaproduct2_neg": lambda: from_fla(
         "GatedDeltaProduct", **GATED, **SIGNED, num_householder=2, use_forget_gate=True),
+    "megatron_gdp": lambda: MegatronGdp(signed=False),
+    "megatron_gdp_neg": lambda: MegatronGdp(signed=True),
     "deltaproduct3_neg": lambda: from_fla(
         "GatedDeltaProduct", **(FLA | dict(num_heads=1, head_dim=8, expand_v=2.0)), **SIGNED,
         num_householder=3, use_forget_gate=False),
@@ -409,6 +575,8 @@ MODELS = {
     "kda_bound": lambda: from_fla(
         "KDA", **(GATED | dict(expand_v=1.0)), num_v_heads=4, lower_bound=-5.0, safe_gate=True,
         use_short_conv=False),
+    "gated_deltanet2_neg": lambda: gdn2_model(**GATED, **SIGNED),
+    "gated_deltanet2_gqa": lambda: gdn2_model(**(GATED | dict(expand_v=1.0)), num_v_heads=4),
     "gla": lambda: from_fla("GLA", **FLA, num_heads=2, expand_k=0.5, expand_v=0.75),
     "gla_gqa": lambda: from_fla(
         "GLA", **FLA, num_heads=4, num_kv_heads=2, expand_k=0.5, expand_v=1.0),
@@ -439,8 +607,13 @@ REDRAWN = {"bailingmoe3": 10, "delta_net_neg_noconv_gate": 1, "lfm2moe": 4, "nem
 
 # Drawn again until no choice of an expert is close: quantized weights must be an approximation of
 # the model. The other mixtures are so with their first seed, or with that of REDRAWN.
-CLEAR_CHOICES = ("nemotron_h_moe", "qwen3next", "kimi_linear", "bailingmoe3", "bailingmoe3_q")
+CLEAR_CHOICES = ("nemotron_h_moe", "qwen3next", "kimi_linear", "bailingmoe3", "bailingmoe3_q",
+                 "jamba")
 CLOSE_NMSE = 1e-3
+
+# those that are also made with a draft block, in the folder draft
+DRAFTS = ("qwen35", "qwen35moe", "qwen3next")
+CHAIN = 4
 
 
 #
@@ -470,6 +643,30 @@ def convert(model, name: str, path: Path, *options: str) -> None:
         command = [sys.executable, "-m", "lrnn_convert", str(folder), "-o", str(path), "--quiet"]
         environment = {"PYTHONPATH": str(CONVERTER), "PYTHONDONTWRITEBYTECODE": "1"}
         subprocess.run([*command, *options], check=True, env=os.environ | environment)
+
+
+def make_draft(name: str) -> None:
+    """A model with a draft block, and the logits of its guesses. Row p: of the token after tokens
+    0 … p. The last CHAIN tokens are guesses, made one from the other; row 0 is not used."""
+    seed = zlib.crc32(name.encode()) + REDRAWN.get(name, 0)
+    torch.manual_seed(0)
+    model = with_draft_block(MODELS[name]().float().eval())
+    draw_all(model, seed)
+    tokens = np.random.default_rng(seed + 1).integers(0, VOCAB, TOKENS).astype(np.int32)
+    ids = torch.from_numpy(tokens.astype(np.int64))
+    with torch.no_grad():
+        h = model.model(ids[None], use_cache=False).last_hidden_state[0]
+        for p in range(TOKENS - CHAIN, TOKENS):            # h[p - 1] is that of the guess before
+            drafted = model.mtp(model, ids[:p], h[:p - 1])
+            ids[p] = model.lm_head(drafted[-1]).argmax()
+            h[p - 1] = drafted[-1]
+        drafted = model.mtp(model, ids, h[:-1])
+        logits = model.lm_head(drafted).numpy()
+    (HERE / "draft").mkdir(exist_ok=True)
+    write_golden(HERE / f"draft/{name}.golden", ids.numpy().astype(np.int32),
+                 np.concatenate([np.zeros((1, VOCAB), np.float32), logits]))
+    convert(model, name, HERE / f"draft/{name}.gguf")
+    print(f"draft/{name:<22}logits ± {logits.std():.2f}", flush=True)
 
 
 def has_close_choice(model, tokens: np.ndarray) -> bool:
@@ -521,6 +718,8 @@ def chosen(names: list[str], models: dict) -> list[str]:
 def main() -> None:
     for name in chosen(sys.argv[1:], MODELS):
         make(name)
+        if name in DRAFTS:
+            make_draft(name)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,13 @@ static void fail(const char * what, const char * detail) {
     exit(1);
 }
 
-// The file is "golden01", the numbers of tokens and of logits per token, the tokens, the logits.
-static void read_golden(struct golden * g, const char * path) {
+// The *.golden file is "golden01", the numbers of tokens and of logits per token, the tokens, the
+// logits.
+void golden_read(struct golden * g, const char * name) {
+    char path[1024];
+    snprintf(g->name, sizeof(g->name), "%s", name);
+    snprintf(g->path, sizeof(g->path), "%s/%s.gguf", LRNN_GOLDEN_DIR, name);
+    snprintf(path, sizeof(path), "%s/%s.golden", LRNN_GOLDEN_DIR, name);
     enum { HEADER = 16 };
     int32_t   n[2] = { 0, 0 };
     size_t    size;
@@ -46,12 +51,9 @@ void golden_list_load(struct golden_list * list) {
             continue;
         }
         list->models = realloc(list->models, (size_t) (list->n + 1) * sizeof(*list->models));
-        struct golden * g = &list->models[list->n++];
-        char            path[1024];
-        snprintf(g->name, sizeof(g->name), "%.*s", (int) (end - e->d_name), e->d_name);
-        snprintf(g->path, sizeof(g->path), "%s/%s.gguf", LRNN_GOLDEN_DIR, g->name);
-        snprintf(path, sizeof(path), "%s/%s.golden", LRNN_GOLDEN_DIR, g->name);
-        read_golden(g, path);
+        char name[64];
+        snprintf(name, sizeof(name), "%.*s", (int) (end - e->d_name), e->d_name);
+        golden_read(&list->models[list->n++], name);
     }
     if (list->n == 0) {
         fail(LRNN_GOLDEN_DIR, "no *.gguf in the folder");
@@ -60,10 +62,14 @@ void golden_list_load(struct golden_list * list) {
     qsort(list->models, (size_t) list->n, sizeof(*list->models), by_name);
 }
 
+void golden_free(struct golden * g) {
+    free(g->tokens);
+    free(g->logits);
+}
+
 void golden_list_free(struct golden_list * list) {
     for (int i = 0; i < list->n; ++i) {
-        free(list->models[i].tokens);
-        free(list->models[i].logits);
+        golden_free(&list->models[i]);
     }
     free(list->models);
     *list = (struct golden_list) { 0 };

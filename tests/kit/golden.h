@@ -34,6 +34,10 @@ struct golden_list {
 void golden_list_load(struct golden_list * list);
 void golden_list_free(struct golden_list * list);
 
+// One model, which may be in a folder: draft/ has models whose logits are guesses of a draft block.
+void golden_read(struct golden * golden, const char * name);
+void golden_free(struct golden * golden);
+
 const struct golden * golden_find(const struct golden_list * list, const char * name);
 struct lrnn_model * golden_load_model(const char * name);
 

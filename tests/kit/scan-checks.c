@@ -272,6 +272,46 @@ void test_scan_snapshots(
     }
 }
 
+void test_scan_nan(struct test * t, struct test_arena * a, struct test_scan * s,
+        struct ggml_tensor * x, int64_t factor, int64_t column, int64_t after) {
+    struct ggml_tensor * state = *test_scan_state(s);
+    float *              before = test_copy(state);
+    struct ggml_tensor * ids = s->op == TEST_SIGNED ? s->sign.ids : s->householder.ids;
+    const int64_t        first = ((int32_t *) ids->data)[GGML_SCAN_FIRST];
+    const int64_t        token = first + after;
+    const float          value = test_get(x, column, 0, factor, token);
+    for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; ++path) {
+        if (!test_scan_has_path(s, path)) {
+            continue;
+        }
+        test_restore(state, before);
+        struct ggml_tensor * clean = test_scan_build(t, a, s, path);
+        test_compute(a, clean, 1);
+        test_set(x, column, 0, factor, token, NAN);
+        test_restore(state, before);
+        struct ggml_tensor * op = test_scan_build(t, a, s, path);
+        test_compute(a, op, 2);
+        test_set(x, column, 0, factor, token, value);
+
+        bool there = true, same = true;
+        for (int64_t i = 0; i < ggml_nelements(op); ++i) {
+            const int64_t j = i % op->ne[0], h = i / op->ne[0] % op->ne[1];
+            const int64_t tok = i / op->ne[0] / op->ne[1];
+            const float   got = test_get(op, j, h, tok, 0);
+            if (h == 0 && tok >= token && j == column) {
+                there = there && isnan(got);
+            } else if (tok < first || (h == 0 && test_scan_is_step(s, path))) {
+                same = same && got == test_get(clean, j, h, tok, 0);
+            }
+        }
+        test_check(
+                t, there, "a NaN is missing in the output: %s, %s", s->text, test_path_names[path]);
+        test_check(t, same, "a NaN changed another column, token or sequence: %s, %s", s->text,
+                test_path_names[path]);
+    }
+    free(before);
+}
+
 int test_scan_out_of_range(struct test * t, struct test_arena * a, struct test_scan * s) {
     static const int32_t bad[][2] = {
         // id, value

@@ -33,6 +33,12 @@ int64_t test_scan_cuts(struct test * t, struct test_arena * a, struct test_scan 
 void test_scan_snapshots(
         struct test * t, struct test_arena * a, struct test_scan * s, struct test_limits * l);
 
+// A NaN in column `column` of x, an input with one element per column of head 0, at a token of the
+// first sequence: from that token on it stays a NaN in its column. It changes nothing else on the
+// step path, and no other sequence on any path.
+void test_scan_nan(struct test * t, struct test_arena * a, struct test_scan * s,
+        struct ggml_tensor * x, int64_t factor, int64_t column, int64_t after);
+
 // A sequence with ids out of range gives NaN and touches nothing; its neighbors are computed as
 // usual. Returns the number of cases.
 int test_scan_out_of_range(struct test * t, struct test_arena * a, struct test_scan * s);

@@ -204,6 +204,32 @@ struct test_scan test_make_conv(
     return s;
 }
 
+struct test_scan test_make_lstm(
+        struct test_arena * a, const struct test_problem * p, struct test_rng * rng) {
+    struct test_scan s = { .op = TEST_LSTM, .batch = p->batch };
+    const int64_t    d = p->d_v, rows = p->mode == GGML_LSTM_SCAN_SLSTM ? 4 : 2;
+    s.lstm.state = state_of(a, p, rows * d * p->H);
+    s.lstm.ids = test_batch_ids(a, &p->batch);
+    s.lstm.x =
+            test_tensor(a, GGML_TYPE_F32, p->layout, "x", d, p->H, 4, test_batch_tokens(&p->batch));
+    s.lstm.R = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "R", 4 * d, d, p->H, 1);
+    s.lstm.form = (enum ggml_lstm_scan_form) p->mode;
+    test_fill_slots(s.lstm.state, s.lstm.ids, rng);
+    test_fill_normal(s.lstm.x, rng, p->hard > 0.0 ? p->hard : 1.0);
+    test_fill_normal(s.lstm.R, rng, 1.0 / sqrt((double) d));
+    // a normalizer is positive after the first token
+    for (int64_t slot = 0; slot < s.lstm.state->ne[1] && rows == 4; ++slot) {
+        float * state = (float *) ((char *) s.lstm.state->data + slot * s.lstm.state->nb[1]);
+        for (int64_t i = 0; i < rows * d * p->H; ++i) {
+            if (i / d % 4 == 2) {
+                state[i] = fabsf(state[i]) + 0.5f;
+            }
+        }
+    }
+    describe(&s, rows == 4 ? "sLSTM" : "LSTM", p);
+    return s;
+}
+
 static struct ggml_tensor * zeros(struct test_arena * a, const char * name, int64_t ne0,
         int64_t ne1, int64_t ne2, int64_t ne3) {
     struct ggml_tensor * x = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, name, ne0, ne1, ne2, ne3);

@@ -41,7 +41,7 @@ extern const char * const test_signed_names[TEST_SIGNED_MODES];
 
 struct test_problem {
     int               mode;
-    int               d_k, d_v; // convolution: width − 1, channels
+    int               d_k, d_v; // convolution: width − 1, channels; LSTM: any, length of a head
     int               H, n_h;
     int               heads; // selects the head counts of the inputs
     enum test_layout  layout;
@@ -53,14 +53,15 @@ struct test_problem {
     double gate_lo;          // smallest magnitude of the gates; the largest is 1. 0 means 0.8, with
                              // r and w 0.55
     float  eps;              // mLSTM; 0 means 1e-6
-    double hard;             // mLSTM with hard gates; 0 means 100
-    bool   faint;            // mLSTM: log_i far below the m of the zero state
+    double hard;  // mLSTM with hard gates; 0 means 100. LSTM: size of the gates; 0 means 1
+    bool   faint; // mLSTM: log_i far below the m of the zero state
 };
 
 typedef struct test_scan test_make(
         struct test_arena * a, const struct test_problem * p, struct test_rng * rng);
 
-test_make test_make_householder, test_make_signed, test_make_conv;
+// The mode of the LSTM scan is its form.
+test_make test_make_householder, test_make_signed, test_make_conv, test_make_lstm;
 
 // A Householder scan without random inputs: dense tensors of zeros; one head reads all others,
 // except that q has H heads. Without a gate if its width is 0.

@@ -12,6 +12,8 @@ import shutil
 import subprocess
 import time
 
+import pytest
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 # keys that are not characters: name: (code, Windows virtual key code)
@@ -166,3 +168,16 @@ class Browser:
     def screenshot(self, path):
         data = self.call("Page.captureScreenshot", format="png")["data"]
         path.write_bytes(base64.b64decode(data))
+
+
+def started(profile, *args):
+    """A browser, for a fixture; skips the test where none starts."""
+    path = find()
+    if path is None:
+        pytest.skip(f"no browser: none of {', '.join(NAMES)} is in PATH")
+    try:
+        browser = Browser(path, profile, *args)
+    except (AssertionError, OSError) as e:
+        pytest.skip(f"{path} does not start: {e}")
+    yield browser
+    browser.close()

@@ -226,3 +226,26 @@ def test_shipped_languages(lrnn):
                 stack = stack[:-1] if stack and stack[-1] + c in ("()", "[]") else ["!"]
         expected.append("reject" if stack else "accept")
     assert answers(lrnn, exact / "dyck3.gguf", word, "64") == expected
+
+
+@pytest.mark.parametrize("expression, letters, options", [
+    ("(a|b)*abb", "ab", []), (r"[0-9]+(\.[0-9]+)?", "10.x ", ["--bytes"])])
+def test_match(lrnn, expression, letters, options):
+    """lrnn-cli --match agrees with Python's re, line by line, the empty line included."""
+    lrnn.run("lrnn-convert", "automaton", "--regex", expression, *options, "-o", "m.gguf")
+    rng = random.Random(5)
+    lines = ["", *("".join(rng.choices(letters, k=rng.randrange(9))) for _ in range(60)),
+             "babb" if letters == "ab" else "10.01"]
+    expected = ["yes" if re.fullmatch(expression, line) else "no" for line in lines]
+    assert {"yes", "no"} == set(expected)
+    lrnn.write("lines.txt", "\n".join(lines) + "\n")
+    done = lrnn.run("lrnn-cli", "-m", "m.gguf", "--match", "-f", "lines.txt", code=lrnn.Code.DATA)
+    assert done.stdout.split("\n") == [*expected, ""]
+    lrnn.run("lrnn-cli", "-m", "m.gguf", "--match", "-p", lines[-1], stdout=r"\Ayes\n\Z")
+
+
+def test_match_needs_a_model_of_an_expression(lrnn, root):
+    model = root / "models/text-delta-neg.gguf"
+    lrnn.fail(lrnn.Code.MODEL, "lrnn-cli", "-m", model, "--match", "-p", "x",
+              stderr="expected accept or reject.*lrnn-convert automaton --regex")
+    lrnn.fail(lrnn.Code.USAGE, "lrnn-cli", "-m", model, "--match", "--jsonl", "-p", "x")

@@ -6,8 +6,10 @@ import re
 import shutil
 import struct
 
+import numpy as np
 import pytest
 from server_client import serving
+from test_llama_cpp_files import write
 
 EOS, SPECIAL = 256, ["<|end|>", "<|name|>"]
 OPTIONS = {"max_tokens": 40, "temperature": 0.9, "seed": 7, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
@@ -22,10 +24,10 @@ class Cli:
     def __init__(self, lrnn, model):
         self.lrnn, self.model = lrnn, model
 
-    def generate(self, prompt, *, special=False, stop=(), state=None, draft=0, **options):
+    def generate(self, prompt, *, special=False, stop=(), state=None, draft=0, mtp=0, **options):
         """(text, tokens, finish reason)"""
         names = {"max_tokens": "-n", "temperature": "--temp", "seed": "-s"}
-        args = ["-t", "1", "--prompt=" + prompt, "--draft-lookup", draft]
+        args = ["-t", "1", "--prompt=" + prompt, "--draft-lookup", draft, "--draft-mtp", mtp]
         for name, value in options.items():
             args += [names.get(name, "--" + name.replace("_", "-")), value]
         args += [a for text in stop for a in ("--stop", text)]
@@ -41,8 +43,9 @@ class Cli:
         return self.lrnn.fail(self.lrnn.Code.USAGE, "lrnn-cli", "-m", self.model, "-n", 1,
                               "--prompt=" + prompt)
 
-    def save(self, prompt, path):
-        self.lrnn.run("lrnn-cli", "-m", self.model, "-p", prompt, "-n", 0, "--state-save", path)
+    def save(self, prompt, path, mtp=0):
+        self.lrnn.run("lrnn-cli", "-m", self.model, "-p", prompt, "-n", 0, "--state-save", path,
+                      "--draft-mtp", mtp)
 
 
 class Server:
@@ -51,8 +54,9 @@ class Server:
     def __init__(self, lrnn, model):
         self.lrnn, self.model = lrnn, model
 
-    def generate(self, prompt, *, state=None, draft=0, stop=(), **options):
-        with serving(self.lrnn, self.model, "--state-dir", ".", "--draft-lookup", draft) as server:
+    def generate(self, prompt, *, state=None, draft=0, mtp=0, stop=(), **options):
+        with serving(self.lrnn, self.model, "--state-dir", ".", "--draft-lookup", draft,
+                     "--draft-mtp", mtp) as server:
             fields = {"prompt": prompt, "logprobs": 0, **options}
             fields |= {"state": state.removesuffix(".state")} if state else {}
             fields |= {"stop": list(stop)} if stop else {}
@@ -65,8 +69,8 @@ class Server:
         with serving(self.lrnn, self.model) as server:
             return server.post("/v1/completions", {"prompt": prompt}).error(400)["message"]
 
-    def save(self, prompt, path):
-        with serving(self.lrnn, self.model, "--state-dir", ".") as server:
+    def save(self, prompt, path, mtp=0):
+        with serving(self.lrnn, self.model, "--state-dir", ".", "--draft-mtp", mtp) as server:
             assert server.post(f"/states/{path.removesuffix('.state')}",
                                {"prompt": prompt}).status == 200
 
@@ -75,14 +79,16 @@ class Python:
     def __init__(self, lrnn, model, module):
         self.lrnn, self.model, self.module = lrnn, model, module
 
-    def session(self, n_rewind=0):
-        return self.module.Session(self.module.Model(self.model), n_threads=1, n_rewind=n_rewind)
+    def session(self, draft=0, mtp=0):
+        n = draft + mtp
+        return self.module.Session(self.module.Model(self.model), n_threads=1,
+                                   n_rewind=n + 1 if n else 0, draft_block=mtp > 0)
 
-    def generate(self, prompt, *, special=False, state=None, draft=0, **options):
-        with self.session(draft + 1 if draft else 0) as session:
+    def generate(self, prompt, *, special=False, state=None, draft=0, mtp=0, **options):
+        with self.session(draft, mtp) as session:
             if state:
                 session.load(self.lrnn.work / state)
-            generation = self.module.Generation(session, n_draft=draft, **options)
+            generation = self.module.Generation(session, n_draft=draft, n_draft_mtp=mtp, **options)
             generation.prompt(prompt, parse_special=special)
             text, tokens = "", []
             while generation.finish is None:
@@ -96,8 +102,8 @@ class Python:
             self.generate(prompt)
         return str(error.value)
 
-    def save(self, prompt, path):
-        with self.session() as session:
+    def save(self, prompt, path, mtp=0):
+        with self.session(mtp=mtp) as session:
             session.eval(session.model.tokenize(prompt))
             session.save(self.lrnn.work / path)
 
@@ -125,12 +131,30 @@ def make(programs_in, tmp_path_factory, module, root):
             if not path.exists():
                 lrnn.run("lrnn-quantize", root / "models/text-deltaproduct2-neg.gguf", path,
                          model.split("-")[1], "--allow-requantize")
+        elif model.startswith("draft"):
+            if not path.exists():
+                draft_model(lrnn, path, *model.split("-")[1:])
         elif model == "special":
             lrnn.text_model("gla", path.name, EOS, root / "tests/data/chat/chatml.jinja", *SPECIAL)
         else:
             lrnn.text_model("gla", path.name)
         return Cli(lrnn, path), Server(lrnn, path), Python(lrnn, path, module)
     return make
+
+
+def draft_model(lrnn, path, kind, share="1.5"):
+    """Writes a Qwen3.5 whose draft block guesses the token after x from x alone. The model does so,
+    too, but for what its layers add: `share`, 0 for nothing."""
+    def change(name, data):
+        if name.endswith(("attn_output.weight", "ssm_out.weight", "ffn_down.weight")):
+            return data * np.float32(0 if name.startswith("blk.2.") else share)
+        if name.endswith("eh_proj.weight"):
+            return np.eye(*data.shape, dtype=np.float32)
+        return data
+
+    write(lrnn.work / "plain.gguf", None, False, change)
+    lrnn.tool("make-text-model", lrnn.work / "plain.gguf", lrnn.work / "text.gguf")
+    lrnn.run("lrnn-quantize", "text.gguf", path, kind)
 
 
 def same(programs, prompt, *, first=0, **options):
@@ -229,6 +253,70 @@ def test_drafts_of_the_server_change_no_digit(make, model):
             replies[-1].append(again["choices"][0]["logprobs"])
     assert replies[0] == replies[1] == replies[2]
     assert calls[2] <= calls[1] < calls[0]
+
+
+@pytest.mark.parametrize("model", ["draft-Q8_0", "draft-Q4_0"])
+@pytest.mark.parametrize("temperature", [0, 0.5])
+def test_drafts_of_the_model_change_nothing(make, model, temperature):
+    """Random bytes are no text to compare."""
+    options = {"temperature": temperature, "max_tokens": 60}
+    plain = same(make(model), REPEATS, first=1, **options)
+    for mtp in (1, 3, 8):
+        assert same(make(model), REPEATS, first=1, mtp=mtp, **options) == plain
+
+
+@pytest.mark.parametrize("share", ["0", "1.5"])
+def test_good_drafts_save_calls(make, share):
+    cli, server, _ = make(f"draft-Q8_0-{share}")
+    rates = []
+    for mtp in (1, 3, 8):
+        done = cli.lrnn.run("lrnn-cli", "-m", cli.model, "-p", "ab", "--greedy", "-n", 90,
+                            "--draft-mtp", mtp)
+        rates.append(float(re.search(r"([\d.]+) per call", done.stderr).group(1)))
+    if share == "0":
+        assert rates[0] > 1.9 and rates[1] > 3.5 and rates[2] > 7
+        with serving(server.lrnn, server.model, "--draft-mtp", 3) as s:
+            s.complete(prompt=["ab", "cde"], max_tokens=60, temperature=0)
+            assert s.metric("eval_calls_total") < 22
+    else:                                  # some are accepted, and some are not
+        assert 1.1 < rates[0] < 1.9 and rates[0] < rates[1] < 3.5
+
+
+@pytest.mark.parametrize("model", ["draft-Q8_0", "draft-Q4_0"])
+def test_drafts_of_the_model_in_company(make, model):
+    """No digit of a score changes, side by side and after stored states."""
+    _, server, _ = make(model)
+    fields = {"prompt": [LONG, REPEATS, "a b a b"], "n": 2, "logprobs": 3, "max_tokens": 50,
+              "temperature": 0.5, "seed": 3}
+    replies = []
+    for mtp in (0, 1, 3, 8):
+        with serving(server.lrnn, server.model, "--draft-mtp", mtp) as s:
+            replies.append([choice["logprobs"] for choice in s.complete(**fields)["choices"]])
+            replies[-1] += [s.complete(**fields | {"prompt": LONG + "and", "n": 1})["choices"][0][
+                "logprobs"]]
+    assert replies[0] == replies[1] == replies[2] == replies[3]
+
+
+def test_states_with_and_without_the_draft_block(make):
+    """A program with drafts continues a state without them and the other way round."""
+    programs = make("draft-Q8_0")
+    expected = same(programs, REPEATS + "!", first=1)
+    for i, program in enumerate(programs):
+        for saved in (0, 3):
+            name = f"draft{i}{saved}.state"
+            program.save(REPEATS, name, mtp=saved)
+            for mtp in (0, 3):
+                assert same(programs, "!", first=1, state=name, mtp=mtp) == expected
+
+
+def test_both_drafts_are_refused(make):
+    cli, server, _ = make("draft-Q8_0")
+    for program in ("lrnn-cli", "lrnn-server"):
+        cli.lrnn.fail(cli.lrnn.Code.USAGE, program, "-m", cli.model, "--draft-lookup", 2,
+                      "--draft-mtp", 2, stderr="give only one")
+    cli, *_ = make("plain")
+    cli.lrnn.fail(cli.lrnn.Code.USAGE, "lrnn-cli", "-m", cli.model, "-p", "a", "--draft-mtp", 2,
+                  stderr="the model has no draft block")
 
 
 @pytest.mark.parametrize("prompt", ["", " and then"])

@@ -1,6 +1,8 @@
 """Qwen3.5 as llama.cpp's converter and llama-quantize write it: types that lrnn does not write, a
-layer for the prediction of several tokens, keys that lrnn-convert leaves out. The values of the
+draft block, keys that lrnn-convert leaves out. The values of the
 quantized tensors are those of gguf's own Python code, not ggml's."""
+
+import json
 
 import gguf
 import numpy as np
@@ -11,7 +13,7 @@ D, FF, VOCAB = 256, 256, 64
 HEADS, LENGTH = 2, 128                     # of attention
 H, HV, K = 1, 3, 64                        # value heads in groups of three: 192 columns
 C = (2 * H + HV) * K
-LAYERS = 2                                 # recurrent, attention; then one that is not used
+LAYERS = 2                                 # recurrent, attention; then the draft block
 
 ATTENTION = {"attn_q": (2 * HEADS * LENGTH, D), "attn_k": (LENGTH, D), "attn_v": (LENGTH, D),
              "attn_output": (D, HEADS * LENGTH), "attn_q_norm": (LENGTH,),
@@ -54,8 +56,9 @@ def values(rng, name, shape):
     return x * np.float32(0.5 if len(shape) == 1 or "conv1d" in name else shape[1] ** -0.5)
 
 
-def write(path, kind, exact):
-    """exact: the same values in F32, without the unused layer"""
+def write(path, kind, exact, change=lambda name, data: data):
+    """exact: the same values in F32, without the draft block; change: of the values in F32; None:
+    no such tensor"""
     rng = np.random.default_rng(1)
     w = gguf.GGUFWriter(path, "qwen35")
     w.add_block_count(LAYERS + (not exact))
@@ -91,8 +94,8 @@ def write(path, kind, exact):
             branch = name.endswith(("attn_output.weight", "ssm_out.weight", "ffn_down.weight"))
             data = blocks(rng, shape, used, 0.05 if branch else 1.0)
         else:
-            used, data = T.F32, values(rng, name, shape)
-        if exact and name.startswith(f"blk.{LAYERS}."):
+            used, data = T.F32, change(name, values(rng, name, shape))
+        if data is None or exact and name.startswith(f"blk.{LAYERS}."):
             continue
         if exact and used != T.F32:
             used, data = T.F32, gguf.quants.dequantize(data, used)
@@ -124,3 +127,24 @@ def test_types(lrnn, kind):
         error = np.sqrt(np.mean((found - expected) ** 2)) / expected.std()
         # products with quantized weights round the activations to 8 bits
         assert error < (1e-5 if kind is None else 0.02), (cut, error)
+
+
+@pytest.mark.parametrize("name", NEXTN)
+def test_bad_draft_blocks(lrnn, name):
+    """One sentence each: a tensor is missing, or has another width."""
+    full = f"blk.{LAYERS}.{name}.weight"
+    path = lrnn.work / "bad.gguf"
+    if name != "nextn.shared_head_norm":   # the last norm of the model replaces it
+        write(path, None, False, lambda n, data: None if n == full else data)
+        lrnn.fail(lrnn.Code.MODEL, "lrnn-inspect", path, stderr=f"tensor {full} is missing")
+    write(path, None, False, lambda n, data: data[..., :-32] if n == full else data)
+    lrnn.fail(lrnn.Code.MODEL, "lrnn-inspect", path, stderr=rf"tensor {full} has shape \[\d+"
+              r"(, \d+)?\]; expected \[\d+(, \d+)?\]")
+
+
+def test_inspect_names_the_draft_block(lrnn):
+    for exact in (False, True):
+        write(lrnn.work / "m.gguf", None, exact)
+        assert ("draft block" in lrnn.run("lrnn-inspect", "m.gguf").stdout) == (not exact)
+        found = json.loads(lrnn.run("lrnn-inspect", "m.gguf", "--json").stdout)
+        assert found["draft_block"] == (not exact) and found["n_layer"] == LAYERS

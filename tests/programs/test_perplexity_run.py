@@ -244,6 +244,23 @@ def test_state_norms_of_long_windows(scoring):
                           r"4,097-6,144 [^\n]*\n6,145-6,999 ")
 
 
+def test_rounded_states(scoring):
+    """--state-type: part of the name, the file and the report; it does not depend on calls."""
+    scoring.run(*MODEL, *DATA, "-o", "all")
+    scoring.run(*MODEL, *DATA, "-o", "all", "--state-type", "bf16")
+    scoring.run(*MODEL, *DATA, "-o", "again", "--state-type", "bf16", "--name", NAME,
+                "--time-limit", "0.0001s", code=scoring.Code.STOPPED)
+    scoring.run(*MODEL, *DATA, "-o", "again", "--resume", code=scoring.Code.DATA,
+                stderr="state_type is 'bf16', here it is ''")
+    scoring.report("all", "--format", "json", "--baseline", NAME, "--out", "report")
+    report = json.loads((scoring.lrnn.work / "report/report.json").read_text())
+    found = {run["model"]["name"]: run for run in report["runs"]}
+    exact, rounded = found[NAME], found[f"{NAME}-state-bf16"]
+    assert (exact["protocol"]["state_type"], rounded["protocol"]["state_type"]) == ("", "bf16")
+    assert 1e-6 < abs(exact["total"]["nll"] - rounded["total"]["nll"]) < 0.1
+    assert len(report["comparisons"]) == 1
+
+
 # ---- the scores, computed again from the logits of another command
 
 

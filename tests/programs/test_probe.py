@@ -115,6 +115,30 @@ def test_eigenvalues(lrnn):
     assert n_models["[-1,1]"] >= 7 and n_models["[0,1]"] >= 10
 
 
+def test_sequence(lrnn):
+    """Answers to given letters; the exact model of arithmetic is always right."""
+    arith = lrnn.models / "exact/arith5.gguf"
+    found, = probe(lrnn, "-m", arith, "--sequence", "3 + 4 * 2 - 1 =")
+    assert [x["answer"] for x in found["sequence"]] == list("33221100")
+    assert all(x["answer"] == x["model"] for x in found["sequence"])
+    lrnn.run("lrnn-probe", "-m", arith, "--sequence", "1 +", stdout=r"2  \+        1        1\n")
+    for task, letters, stderr in (("mod-brackets:5", "( 1 + 2 =", r"letter 5 is '=', expected \)"),
+                                  ("mod-brackets:5", "( ( 1 + 2 )", "ends with 1 open bracket"),
+                                  ("mod-arith:5", "1 + 7", "letter 3 of the sequence is '7'"),
+                                  ("mod-arith:5", " ", "no letters")):
+        lrnn.fail(lrnn.Code.USAGE, "lrnn-probe", "-m", arith, "--task", task, "--sequence",
+                  letters, stderr=stderr)
+
+
+def test_sequences_without_error(lrnn):
+    """The share by length falls where the first errors are, and never rises."""
+    model = ["-m", lrnn.models / "s5-deltaproduct4-pos.gguf", "--trials", "4"]
+    found, = probe(lrnn, *model, "--length", "1-12+1")
+    right = [row["sequences_right"] for row in found["lengths"]]
+    assert right == sorted(right, reverse=True) and right[-1] == 0
+    assert right[found["first_error"] - 2] == 4 > right[found["first_error"] - 1]
+
+
 def test_refusals(lrnn):
     usage = lrnn.Code.USAGE
     exact = lrnn.models / "exact"

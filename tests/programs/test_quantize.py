@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from gguf import GGUFReader
 
 MODEL = "gated_deltanet_neg"
 TEXT = "".join(f"It was line {i} of a text, and not the last.\n" for i in range(1, 41))
@@ -85,8 +86,19 @@ def test_imatrix(lrnn, model):
     assert with_imatrix != without
 
 
-@pytest.mark.parametrize("name, nearest", [("Q4_K_M", "Q4_K"), ("Q5_K_M", "Q5_K"),
-                                           ("Q3_K_M", "Q4_K"), ("q6_k_l", "Q6_K")])
-def test_mixes_of_llama_cpp_have_a_nearest_type(lrnn, root, name, nearest):
+def test_mix(lrnn, model):
+    """Not a type of a tensor; the file says what it is."""
+    lrnn.fail(lrnn.Code.USAGE, "lrnn-quantize", "m.gguf", "q.gguf", "Q8_0", "--tensor-type",
+              "attn_q=Q4_K_M", stderr=r"Q5_K, Q5_1.*Q4_K, Q4_0, Q3_K, F16")
+    quantize(lrnn, "m.gguf", "q.gguf", "q4_k_m",
+             stdout=r"token_embd.weight [^\n]*Q8_0[^\n]*Q6_K\n")  # rows that do not fit Q6_K
+    fields = GGUFReader(lrnn.work / "q.gguf").fields
+    assert fields["general.file_type"].contents() == 15  # LLAMA_FTYPE_MOSTLY_Q4_K_M
+    assert fields["lrnn.quantize.type"].contents() == "Q4_K_M"
+
+
+@pytest.mark.parametrize("name, nearest", [("Q4_K_S", "Q4_K_M"), ("Q5_K_L", "Q5_K_M"),
+                                           ("iq2_xs", "Q3_K_M"), ("q6_k_l", "Q6_K")])
+def test_types_of_llama_cpp_have_a_nearest_type(lrnn, root, name, nearest):
     lrnn.fail(lrnn.Code.USAGE, "lrnn-quantize", root / "models/parity-delta-neg.gguf", "o.gguf",
               name, stderr=rf"nearest: {nearest}\n")

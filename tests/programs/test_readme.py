@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-MADE = ["results/report.svg", "results/report.html", "parity.svg", "old-man.state"]
+MADE = ["results/report.svg", "results/report.html", "parity.svg", "story.state"]
 
 
 @pytest.fixture

@@ -212,16 +212,8 @@ def test_bad_keys(lrnn, monkeypatch):
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    path = chromium.find()
-    if path is None:
-        pytest.skip(f"no browser: none of {', '.join(chromium.NAMES)} is in PATH")
-    try:
-        browser = chromium.Browser(path, tmp_path_factory.mktemp("profile"),
-                                   "--host-resolver-rules=MAP *.example 127.0.0.1")
-    except (AssertionError, OSError) as e:
-        pytest.skip(f"{path} does not start: {e}")
-    yield browser
-    browser.close()
+    yield from chromium.started(tmp_path_factory.mktemp("profile"),
+                                "--host-resolver-rules=MAP *.example 127.0.0.1")
 
 
 @pytest.fixture(scope="module")

@@ -62,15 +62,7 @@ def server(programs_in, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def one_browser(tmp_path_factory):
-    path = chromium.find()
-    if path is None:
-        pytest.skip(f"no browser: none of {', '.join(chromium.NAMES)} is in PATH")
-    try:
-        browser = chromium.Browser(path, tmp_path_factory.mktemp("profile"))
-    except (AssertionError, OSError) as e:
-        pytest.skip(f"{path} does not start: {e}")
-    yield browser
-    browser.close()
+    yield from chromium.started(tmp_path_factory.mktemp("profile"))
 
 
 @pytest.fixture

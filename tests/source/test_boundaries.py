@@ -172,7 +172,7 @@ def test_programs_include_no_private_header(root):
 
 def test_errno_is_no_class_of_errors(root):
     """errno says why a system call failed. The kind of an error is in struct lrnn_error."""
-    users = {"base/atomic-file.c", "base/error.c", "file/model-file.c", "generate/state-file.c"}
+    users = {"base/atomic-file.c", "base/error.c", "file/model-file.c"}
     found = {str(p.relative_to(root / "src")) for p in c_files(root / "src")
              if re.search(r"\berrno\b", strip_comments_and_strings(p.read_text()))}
     nothing(found - users, "a new user of errno")

@@ -2,6 +2,7 @@
 prototypes, constants."""
 
 import ctypes
+import inspect
 import re
 import subprocess
 
@@ -163,3 +164,20 @@ def test_layout(binding, config, root, tmp_path):
     out = subprocess.run([program], check=True, capture_output=True, text=True).stdout
     compiled = dict(zip(values, map(int, out.split()), strict=True))
     assert compiled == values
+
+
+def test_public_functions_are_typed_and_described(binding):
+    public = [getattr(binding, name) for name in binding.__all__]
+    functions = [f for f in public if inspect.isfunction(f)]
+    for kind in filter(inspect.isclass, public):
+        assert kind.__doc__, kind
+        functions += [f for base in kind.__mro__ if base.__module__ == "lrnn"
+                      for name, f in inspect.getmembers(base, inspect.isfunction)
+                      if base is not binding._Object and (name == "__init__" or name[0] != "_")]
+        functions += [f.fget for f in vars(kind).values() if isinstance(f, property)]
+    assert len(functions) > 40
+    for f in functions:
+        parameters = [p for p in inspect.signature(f).parameters.values() if p.name != "self"]
+        assert all(p.annotation is not p.empty for p in parameters), f
+        assert inspect.signature(f).return_annotation is not inspect.Signature.empty, f
+        assert f.__doc__ or f.__name__ == "__init__", f

@@ -453,7 +453,8 @@ static void print_row(
     }
 }
 
-int main(void) {
+// test-golden [NAME...]: all golden models, or some
+int main(int argc, char ** argv) {
     struct test        t = { 0 };
     struct golden_list list;
     bool               seen[N_FAMILIES] = { false };
@@ -467,7 +468,14 @@ int main(void) {
     printf(" %9s %9s\n", "together", "wrong");
 
     for (int i = 0; i < list.n; ++i) {
-        const struct golden *        g = &list.models[i];
+        const struct golden * g = &list.models[i];
+        bool                  asked = argc == 1;
+        for (int a = 1; a < argc; ++a) {
+            asked = asked || strcmp(argv[a], g->name) == 0;
+        }
+        if (!asked) {
+            continue;
+        }
         struct lrnn_model *          model = test_load_model(g->path, NULL);
         const struct lrnn_model_info info = lrnn_model_get_info(model);
         if (test_check(&t, info.n_vocab == g->n_vocab, "%s: vocabulary of %lld, logits of %lld",
@@ -490,7 +498,7 @@ int main(void) {
         }
         lrnn_model_free(model);
     }
-    for (int f = 0; f < N_FAMILIES; ++f) {
+    for (int f = 0; argc == 1 && f < N_FAMILIES; ++f) {
         test_check(&t, seen[f], "no golden model of family %s", families[f]);
     }
     golden_list_free(&list);

@@ -235,8 +235,7 @@ static void test_out_of_range(struct test * t) {
             n);
 }
 
-// A NaN stays a NaN, and stays in its column and its sequence, from its token on. Beta above 2 is
-// not clamped.
+// And beta above 2 is not clamped.
 static void test_nan(struct test * t) {
     struct test_rng rng = { 6 };
 
@@ -251,43 +250,8 @@ static void test_nan(struct test * t) {
     };
     struct test_arena a;
     test_arena_init(&a);
-    struct test_scan                    s = test_make_householder(&a, &p, &rng);
-    struct ggml_householder_scan_args * args = &s.householder;
-    float *                             before = test_copy(args->state);
-    const int64_t                       first = ((int32_t *) args->ids->data)[GGML_SCAN_FIRST];
-    const int64_t                       token = first + 70;
-    const int64_t                       column = 17;
-    const float                         value = test_get(args->v, column, 0, 1, token);
-
-    for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; ++path) {
-        test_restore(args->state, before);
-        struct ggml_tensor * clean = test_scan_build(t, &a, &s, path);
-        test_compute(&a, clean, 1);
-
-        test_set(args->v, column, 0, 1, token, NAN);
-        test_restore(args->state, before);
-        struct ggml_tensor * op = test_scan_build(t, &a, &s, path);
-        test_compute(&a, op, 2);
-        test_set(args->v, column, 0, 1, token, value);
-
-        bool there = true, elsewhere = false;
-        for (int64_t tok = 0; tok < op->ne[2]; ++tok) {
-            for (int64_t j = 0; j < p.d_v; ++j) {
-                const bool nan = isnan(test_get(op, j, 0, tok, 0));
-                if (tok >= token && j == column) {
-                    there = there && nan;
-                } else if (test_scan_is_step(&s, path)) {
-                    elsewhere = elsewhere || nan;
-                }
-            }
-        }
-        test_check(t, there, "a NaN in v is missing in the output: %s", test_path_names[path]);
-        test_check(t, !elsewhere, "a NaN in v reached another column or token: %s",
-                test_path_names[path]);
-        test_check(t, memcmp(clean->data, op->data, first * p.d_v * p.H * sizeof(float)) == 0,
-                "a NaN changed another sequence: %s", test_path_names[path]);
-    }
-    free(before);
+    struct test_scan s = test_make_householder(&a, &p, &rng);
+    test_scan_nan(t, &a, &s, s.householder.v, 1, 17, 70);
     test_arena_free(&a);
 
     struct test_limits lim = {

@@ -117,7 +117,8 @@ static void check_model(struct test * t) {
     const char *                 out = "test-huge-pages.gguf";
     struct lrnn_error            err = { LRNN_ERROR_NONE, "" };
     struct quantize_plan         plan = { 0 };
-    const struct quantize_params params = { .type = GGML_TYPE_F32, .allow_requantize = true };
+    const struct quantize_params params = { .type = quantize_type_find("F32"),
+        .allow_requantize = true };
     struct model_file * file = model_file_open(LRNN_MODELS "/text-deltaproduct2-neg.gguf", &err);
     if (test_check(t,
                 file != NULL && quantize_plan_make(&plan, file, &params, &err) &&

@@ -3,47 +3,13 @@
 // calls. Gates that overflow exp, and inputs that the builder must reject.
 
 #include "kit/scan-checks.h"
+#include "kit/scan-problem.h"
 
 #include "lrnn.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-struct problem {
-    int                      d, H;
-    enum ggml_lstm_scan_form form;
-    enum test_layout         layout;
-    double                   size; // of the gates
-    struct test_batch        batch;
-};
-
-static struct test_scan make(
-        struct test_arena * a, const struct problem * p, struct test_rng * rng) {
-    struct test_scan s = { .op = TEST_LSTM, .batch = p->batch };
-    const int64_t    rows = p->form == GGML_LSTM_SCAN_SLSTM ? 4 : 2;
-
-    s.lstm.state = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "state", rows * p->d * p->H,
-            test_batch_slots(&p->batch), 1, 1);
-    s.lstm.ids = test_batch_ids(a, &p->batch);
-    s.lstm.x = test_tensor(
-            a, GGML_TYPE_F32, p->layout, "x", p->d, p->H, 4, test_batch_tokens(&p->batch));
-    s.lstm.R = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "R", 4 * p->d, p->d, p->H, 1);
-    s.lstm.form = p->form;
-    test_fill_slots(s.lstm.state, s.lstm.ids, rng);
-    test_fill_normal(s.lstm.x, rng, p->size);
-    test_fill_normal(s.lstm.R, rng, 1.0 / sqrt(p->d));
-    // a normalizer is positive after the first token
-    float * state = s.lstm.state->data;
-    for (int64_t i = 0; i < ggml_nelements(s.lstm.state) && rows == 4; ++i) {
-        if (i / p->d % 4 == 2) {
-            state[i] = fabsf(state[i]) + 0.5f;
-        }
-    }
-    snprintf(s.text, sizeof(s.text), "form %d, %d heads of %d, layout %d, turn %d, snapshots %d",
-            p->form, p->H, p->d, p->layout, p->batch.turn, p->batch.n_snap);
-    return s;
-}
 
 static const int lengths[] = { 1, 3, 8, 16, 17, 40, 64, 100 };
 enum { N_LENGTHS = sizeof(lengths) / sizeof(lengths[0]) };
@@ -55,12 +21,11 @@ static void test_forms(struct test * t) {
     for (int i = 0; i < N_LENGTHS; ++i) {
         for (int form = 0; form < GGML_LSTM_SCAN_FORMS; ++form) {
             for (int heads = 1; heads <= 4; heads += 3, ++n) {
-                const struct problem p = {
-                    .d = lengths[i],
+                const struct test_problem p = {
+                    .d_v = lengths[i],
                     .H = heads,
-                    .form = form,
+                    .mode = form,
                     .layout = n % 2 == 0 ? TEST_DENSE : TEST_GAPS,
-                    .size = 1.0,
                     .batch = { .n_seqs = 1 + n % 4,
                             .len = { 1 + n % 20, n % 5, 1, 2 + n % 11 },
                             .n_snap = n % 4,
@@ -68,7 +33,7 @@ static void test_forms(struct test * t) {
                 };
                 struct test_arena a;
                 test_arena_init(&a);
-                struct test_scan s = make(&a, &p, &rng);
+                struct test_scan s = test_make_lstm(&a, &p, &rng);
                 test_scan_run(t, &a, &s, &lim, (const int[]) { 1, 2, 5 }, 3);
                 test_arena_free(&a);
             }
@@ -88,27 +53,26 @@ static void test_cuts_and_slots(struct test * t) {
     int                n_invalid = 0;
     for (int form = 0; form < GGML_LSTM_SCAN_FORMS; ++form) {
         for (int turn = 0; turn < 3; ++turn) {
-            struct problem p = {
-                .d = 24,
+            struct test_problem p = {
+                .d_v = 24,
                 .H = 3,
-                .form = form,
+                .mode = form,
                 .layout = TEST_GAPS,
-                .size = 1.0,
                 .batch = { .n_seqs = 3, .len = { 40, 9, 21 }, .turn = turn },
             };
             struct test_arena a;
             test_arena_init(&a);
-            struct test_scan s = make(&a, &p, &rng);
+            struct test_scan s = test_make_lstm(&a, &p, &rng);
             n_calls += test_scan_cuts(t, &a, &s, &lim, 1 + 10 * turn, &rng);
             p.batch = (struct test_batch) {
                 .n_seqs = 1, .len = { 1 + 9 * turn }, .n_snap = 5, .turn = turn
             };
-            s = make(&a, &p, &rng);
+            s = test_make_lstm(&a, &p, &rng);
             test_scan_snapshots(t, &a, &s, &lim);
             p.batch = (struct test_batch) {
                 .n_seqs = 3, .len = { 4, 7, 5 }, .n_snap = 2, .turn = turn
             };
-            s = make(&a, &p, &rng);
+            s = test_make_lstm(&a, &p, &rng);
             n_invalid += test_scan_out_of_range(t, &a, &s);
             test_arena_free(&a);
         }
@@ -121,31 +85,31 @@ static void test_cuts_and_slots(struct test * t) {
 
 // Large gates: exp overflows without the running maximum, and underflows at the first token.
 static void test_large_gates(struct test * t) {
-    struct test_limits   lim = { .step = { .what = "large gates", .limit = 1e-9 } };
-    struct test_rng      rng = { 3 };
-    const struct problem p = {
-        .d = 20,
+    struct test_limits        lim = { .step = { .what = "large gates", .limit = 1e-9 } };
+    struct test_rng           rng = { 3 };
+    const struct test_problem p = {
+        .d_v = 20,
         .H = 2,
-        .form = GGML_LSTM_SCAN_SLSTM,
-        .size = 60.0,
+        .mode = GGML_LSTM_SCAN_SLSTM,
+        .hard = 60.0,
         .batch = { .n_seqs = 2, .len = { 30, 12 }, .turn = 2 },
     };
     struct test_arena a;
     test_arena_init(&a);
-    struct test_scan s = make(&a, &p, &rng);
+    struct test_scan s = test_make_lstm(&a, &p, &rng);
     test_scan_run(t, &a, &s, &lim, (const int[]) { 1 }, 1);
     test_arena_free(&a);
     test_limits_print(&lim);
 }
 
 static void test_rejections(struct test * t) {
-    struct test_rng      rng = { 4 };
-    const struct problem p = {
-        .d = 8, .H = 2, .form = GGML_LSTM_SCAN_SLSTM, .size = 1.0, .batch = { 1, { 3 }, 0, 0 }
+    struct test_rng           rng = { 4 };
+    const struct test_problem p = {
+        .d_v = 8, .H = 2, .mode = GGML_LSTM_SCAN_SLSTM, .batch = { 1, { 3 }, 0, 0 }
     };
     struct test_arena a;
     test_arena_init(&a);
-    const struct ggml_lstm_scan_args good = make(&a, &p, &rng).lstm;
+    const struct ggml_lstm_scan_args good = test_make_lstm(&a, &p, &rng).lstm;
     struct ggml_lstm_scan_args       bad[5] = { good, good, good, good, good };
     bad[0].form = GGML_LSTM_SCAN_LSTM; // its state is smaller
     bad[1].form = GGML_LSTM_SCAN_FORMS;

@@ -19,7 +19,7 @@ static bool quantize_all(
         const struct model_file * file, const char * override, struct lrnn_error * err) {
     struct quantize_overrides *  o = quantize_overrides_new();
     struct quantize_plan         plan = { 0 };
-    const struct quantize_params params = { .type = GGML_TYPE_Q8_0, .overrides = o };
+    const struct quantize_params params = { .type = quantize_type_find("Q8_0"), .overrides = o };
 
     const bool ok = o != NULL && quantize_overrides_add(o, override, err) &&
                     quantize_plan_make(&plan, file, &params, err) &&

@@ -186,8 +186,10 @@ static double bound_of(enum ggml_type type) {
 
 // A bound for the relative RMS error of the K types on normal weights. A range of about ±3 σ in 15,
 // 31 and 63 steps gives 6, 3 and 1.5 % (half a step / √3). Coarse scales add less than a third.
+// Q3_K has half the steps of Q4_K.
 static double rms_of(enum ggml_type type) {
-    return type == GGML_TYPE_Q4_K   ? 0.08
+    return type == GGML_TYPE_Q3_K   ? 0.16
+           : type == GGML_TYPE_Q4_K ? 0.08
            : type == GGML_TYPE_Q5_K ? 0.04
            : type == GGML_TYPE_Q6_K ? 0.02
                                     : INFINITY;
@@ -251,6 +253,7 @@ static enum ggml_type expected_type(enum ggml_type wanted, int64_t row) {
     const bool fits256 = row % 256 == 0;
     const bool fits32 = row % 32 == 0;
     switch (wanted) {
+        case GGML_TYPE_Q3_K: return fits256 ? wanted : fits32 ? GGML_TYPE_Q4_0 : GGML_TYPE_F16;
         case GGML_TYPE_Q4_K: return fits256 ? wanted : fits32 ? GGML_TYPE_Q5_0 : GGML_TYPE_F16;
         case GGML_TYPE_Q5_K: return fits256 ? wanted : fits32 ? GGML_TYPE_Q5_1 : GGML_TYPE_F16;
         case GGML_TYPE_Q6_K: return fits256 ? wanted : fits32 ? GGML_TYPE_Q8_0 : GGML_TYPE_F16;
@@ -258,6 +261,15 @@ static enum ggml_type expected_type(enum ggml_type wanted, int64_t row) {
         case GGML_TYPE_BF16: return wanted;
         default: return fits32 ? wanted : GGML_TYPE_F16;
     }
+}
+
+// The type of a tensor of MADE in a mix that is mostly of this type: 13 layers, no output.weight.
+static enum ggml_type mixed_type(enum ggml_type type, const char * name) {
+    const bool is_q3 = type == GGML_TYPE_Q3_K;
+    return strcmp(name, "token_embd.weight") == 0       ? GGML_TYPE_Q6_K
+           : strcmp(name, "blk.0.ffn_down.weight") == 0 ? is_q3 ? GGML_TYPE_Q4_K : GGML_TYPE_Q6_K
+           : strcmp(name, "blk.12.attn_output.weight") == 0 ? is_q3 ? GGML_TYPE_Q4_K : type
+                                                            : type;
 }
 
 // Field by field: padding bytes are undefined.
@@ -282,9 +294,8 @@ static void test_types(struct test * t) {
     int          n_types = 0;
     const char * what;
     for (int i = 0; (what = lrnn_quantize_type(i)) != NULL; ++i) {
-        enum ggml_type type;
-        test_check(t, quantize_type_find(what, &type), "%s: not found", what);
-        if (type == GGML_TYPE_F32) {
+        const struct quantize_type * type = quantize_type_find(what);
+        if (!test_check(t, type != NULL, "%s: not found", what) || type->type == GGML_TYPE_F32) {
             continue;
         }
         n_types++;
@@ -301,8 +312,10 @@ static void test_types(struct test * t) {
             for (size_t j = 0; j < N_MADE; ++j) {
                 const struct model_tensor * x = model_file_tensor(out, j);
                 check_tensor(t, &wet.plan.tensors[j], x, what);
+                const enum ggml_type wanted =
+                        type->mix != NULL ? mixed_type(type->type, MADE[j].name) : type->type;
                 const enum ggml_type expected =
-                        MADE[j].is_matrix ? expected_type(type, MADE[j].ne[0]) : GGML_TYPE_F32;
+                        MADE[j].is_matrix ? expected_type(wanted, MADE[j].ne[0]) : GGML_TYPE_F32;
                 test_check(t, x->type == expected, "%s: %s is %s; expected %s", what, x->name,
                         ggml_type_name(x->type), ggml_type_name(expected));
             }
@@ -328,11 +341,11 @@ static void test_types(struct test * t) {
                     "%s: %s", what, err.text);
             test_check(t,
                     model_file_int(out, "general.file_type", 0, 99, &file_type, &err) == KEY_OK &&
-                            file_type == quantize_file_type(type),
+                            file_type == type->file_type,
                     "%s: file type %d", what, (int) file_type);
             test_check(t,
                     model_file_text(out, "lrnn.quantize.type", &text, &err) == KEY_OK &&
-                            slice_is(text, quantize_type_name(type)),
+                            slice_is(text, what),
                     "%s: lrnn.quantize.type does not state it", what);
             model_file_free(out);
         }
@@ -351,6 +364,80 @@ static void test_types(struct test * t) {
     model_file_free(file);
 }
 
+// The types that llama-quantize (of the package that ggml comes from) chose by layer, as the digit
+// of Q3_K … Q6_K and Q8_0; '-': no such tensor. The first three files have the shape of
+// Qwen3.5-0.8B, the others are mixtures of eight experts.
+static const struct {
+    const char * name;
+    int64_t      n_experts;
+    const char * value; // attn_qkv, or attn_v in the layers that have attn_k
+    const char * key;
+    const char * attn_output;
+    const char * down;
+} MIXES[] = {
+    { "Q3_K_M", 0, "554444444444444444444444", "---3---3---3---3---3---3",
+            "---4---4---4---4---4---4", "544444444444444444444444" },
+    { "Q4_K_M", 0, "666446446446446446446666", "---4---4---4---4---4---4",
+            "---4---4---4---4---4---4", "666446446446446446446666" },
+    { "Q5_K_M", 0, "666556556556556556556666", "---5---5---5---5---5---5",
+            "---5---5---5---5---5---5", "666556556556556556556666" },
+    { "Q3_K_M", 8, "88", "-8", "-5", "44" },
+    { "Q4_K_M", 8, "88", "-8", "-5", "46" },
+    { "Q5_K_M", 8, "88", "-8", "-5", "56" },
+};
+
+// A file with a mixture's tensors of one row, the last layer first.
+static void make_mix_file(size_t i) {
+    struct ggml_context * ctx = ggml_init((struct ggml_init_params) { .mem_size = 4 << 20 });
+    struct gguf_context * gguf = gguf_init_empty();
+    gguf_set_val_str(gguf, "general.architecture", "lrnn");
+    for (int layer = (int) strlen(MIXES[i].value) - 1; layer >= 0; --layer) {
+        const bool         is_attention = MIXES[i].key[layer] != '-';
+        const char * const stems[] = { is_attention ? "attn_v" : "attn_qkv", "attn_k",
+            "attn_output", MIXES[i].n_experts > 0 ? "ffn_down_exps" : "ffn_down", "ffn_up" };
+        for (int j = 0; j < 5; ++j) {
+            const int64_t n = j >= 3 && MIXES[i].n_experts > 0 ? MIXES[i].n_experts : 1;
+            if (is_attention || (j != 1 && j != 2)) {
+                struct ggml_tensor * x = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, 256, 1, n);
+                ggml_format_name(x, "blk.%d.%s.weight", layer, stems[j]);
+                memset(x->data, 0, ggml_nbytes(x));
+                gguf_add_tensor(gguf, x);
+            }
+        }
+    }
+    gguf_write_to_file(gguf, IN, false);
+    gguf_free(gguf);
+    ggml_free(ctx);
+}
+
+static void test_mixes(struct test * t) {
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+    for (size_t i = 0; i < sizeof(MIXES) / sizeof(MIXES[0]); ++i) {
+        make_mix_file(i);
+        struct model_file *          file = model_file_open(IN, &err);
+        const struct quantize_params params = { .type = quantize_type_find(MIXES[i].name) };
+        struct quantize_plan         plan = { 0 };
+        test_check(t, file != NULL && quantize_plan_make(&plan, file, &params, &err), "%s: %s",
+                MIXES[i].name, err.text);
+        for (size_t j = 0; j < plan.n_tensors; ++j) {
+            const char * name = plan.tensors[j].source->name;
+            const char * stem = strchr(name + 4, '.') + 1;
+            const char   up[2] = { MIXES[i].name[1], '\0' };
+            const char * digits = strncmp(stem, "attn_k", 6) == 0     ? MIXES[i].key
+                                  : strncmp(stem, "attn_o", 6) == 0   ? MIXES[i].attn_output
+                                  : strncmp(stem, "attn", 4) == 0     ? MIXES[i].value
+                                  : strncmp(stem, "ffn_down", 8) == 0 ? MIXES[i].down
+                                                                      : up;
+            const char   expected = digits[digits == up ? 0 : atoi(name + 4)];
+            const char * found = quantize_type_name(plan.tensors[j].choice.to);
+            test_check(t, found[1] == expected, "%s: %s is %s; expected Q%c", MIXES[i].name, name,
+                    found, expected);
+        }
+        quantize_plan_free(&plan);
+        model_file_free(file);
+    }
+}
+
 static void test_overrides(struct test * t) {
     struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     make_file(IN, -1, 0.0f);
@@ -361,8 +448,9 @@ static void test_overrides(struct test * t) {
                                     "time_mix_w2=BF16", NULL });
     // the third also matches tensors of the second, and vectors, which stay; the fourth matches
     // only tensors of the third
-    struct run r = run_file(
-            file, (struct quantize_params) { .type = GGML_TYPE_Q4_0, .overrides = o }, NULL, NULL);
+    struct run r = run_file(file,
+            (struct quantize_params) { .type = quantize_type_find("Q4_0"), .overrides = o }, NULL,
+            NULL);
     test_check(t, r.status == LRNN_ERROR_BAD_INPUT && strstr(r.err.text, "'time_mix_w2'") != NULL,
             "an expression that applies to nothing: %s", r.err.text);
     quantize_plan_free(&r.plan);
@@ -370,8 +458,9 @@ static void test_overrides(struct test * t) {
 
     o = overrides_of(t, (const char * const[]) { "^token_embd\\.weight$=F32",
                                 "blk\\.(0|7)\\.(attn_q|ssm_beta)=q8_0", "blk\\.0\\.=F16", NULL });
-    r = run_file(
-            file, (struct quantize_params) { .type = GGML_TYPE_Q4_0, .overrides = o }, OUT, NULL);
+    r = run_file(file,
+            (struct quantize_params) { .type = quantize_type_find("Q4_0"), .overrides = o }, OUT,
+            NULL);
     test_check(t, r.status == LRNN_ERROR_NONE, "%s", r.err.text);
     const enum ggml_type expected[N_MADE] = { GGML_TYPE_F32, GGML_TYPE_F32, GGML_TYPE_Q8_0,
         GGML_TYPE_F16, GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_F32, GGML_TYPE_F32, GGML_TYPE_F16,
@@ -397,8 +486,9 @@ static void test_overrides(struct test * t) {
     quantize_overrides_free(o);
     o = overrides_of(t, (const char * const[]) { "ssm_a=F16", NULL }); // not a matrix
     test_check(t,
-            status_of(t, (struct quantize_params) { .type = GGML_TYPE_Q8_0, .overrides = o }, OUT,
-                    NULL, &err) == LRNN_ERROR_BAD_INPUT,
+            status_of(t,
+                    (struct quantize_params) { .type = quantize_type_find("Q8_0"), .overrides = o },
+                    OUT, NULL, &err) == LRNN_ERROR_BAD_INPUT,
             "a vector changed its type: %s", err.text);
     quantize_overrides_free(o);
     model_file_free(file);
@@ -410,23 +500,25 @@ static void test_requantize(struct test * t) {
     struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     make_file(IN, -1, 0.0f);
     test_check(t,
-            status_of(t, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL, &err) ==
-                    LRNN_ERROR_NONE,
+            status_of(t, (struct quantize_params) { .type = quantize_type_find("Q8_0") }, OUT, NULL,
+                    &err) == LRNN_ERROR_NONE,
             "%s", err.text);
     test_check(t, rename(OUT, IN) == 0, "rename: %s", strerror(errno));
     test_check(t,
-            status_of(t, (struct quantize_params) { .type = GGML_TYPE_Q4_0 }, OUT, NULL, &err) ==
-                            LRNN_ERROR_BAD_INPUT &&
+            status_of(t, (struct quantize_params) { .type = quantize_type_find("Q4_0") }, OUT, NULL,
+                    &err) == LRNN_ERROR_BAD_INPUT &&
                     strstr(err.text, "token_embd.weight") != NULL,
             "Q8_0 to Q4_0: %s", err.text);
     test_check(t,
             status_of(t,
-                    (struct quantize_params) { .type = GGML_TYPE_Q4_0, .allow_requantize = true },
+                    (struct quantize_params) {
+                            .type = quantize_type_find("Q4_0"), .allow_requantize = true },
                     OUT, NULL, &err) == LRNN_ERROR_NONE,
             "%s", err.text);
 
     struct model_file * in = model_file_open(IN, &err);
-    struct run r = run_file(in, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL);
+    struct run          r = run_file(
+            in, (struct quantize_params) { .type = quantize_type_find("Q8_0") }, OUT, NULL);
     struct model_file * out = model_file_open(OUT, &err);
     if (test_check(t, r.status == LRNN_ERROR_NONE && out != NULL, "%s%s", r.err.text, err.text)) {
         for (size_t i = 0; i < N_MADE; ++i) {
@@ -447,13 +539,14 @@ static void test_requantize(struct test * t) {
     struct quantize_overrides * o =
             overrides_of(t, (const char * const[]) { "ssm_beta=F16", NULL });
     test_check(t,
-            status_of(t, (struct quantize_params) { .type = GGML_TYPE_F16, .overrides = o }, OUT,
-                    NULL, &err) == LRNN_ERROR_NONE,
+            status_of(t,
+                    (struct quantize_params) { .type = quantize_type_find("F16"), .overrides = o },
+                    OUT, NULL, &err) == LRNN_ERROR_NONE,
             "%s", err.text);
     quantize_overrides_free(o);
     test_check(t, rename(OUT, IN) == 0, "rename: %s", strerror(errno));
     in = model_file_open(IN, &err);
-    r = run_file(in, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL);
+    r = run_file(in, (struct quantize_params) { .type = quantize_type_find("Q8_0") }, OUT, NULL);
     out = model_file_open(OUT, &err);
     if (test_check(t, r.status == LRNN_ERROR_NONE && out != NULL, "%s%s", r.err.text, err.text)) {
         for (size_t i = 0; i < N_MADE; ++i) {
@@ -477,23 +570,24 @@ static void test_failures(struct test * t) {
     static const struct {
         int                  tensor;
         float                value;
-        enum ggml_type       type;
+        const char *         type;
         lrnn_quantize_done   done;
         enum lrnn_error_kind status;
         const char *         word;
     } CASES[] = {
-        { 2, NAN, GGML_TYPE_Q8_0, NULL, LRNN_ERROR_NOT_FINITE,
+        { 2, NAN, "Q8_0", NULL, LRNN_ERROR_NOT_FINITE,
                 "blk.0.attn_q.weight has values that are not finite" },
-        { 9, INFINITY, GGML_TYPE_Q4_K, NULL, LRNN_ERROR_NOT_FINITE,
+        { 9, INFINITY, "Q4_K", NULL, LRNN_ERROR_NOT_FINITE,
                 "blk.12.attn_output.weight has values that are not finite" },
-        { 0, 70000.0f, GGML_TYPE_F16, NULL, LRNN_ERROR_NOT_FINITE, "BF16" },
-        { -1, 0.0f, GGML_TYPE_Q8_0, stop_at_third, LRNN_ERROR_CANCELLED, "3 of" },
+        { 0, 70000.0f, "F16", NULL, LRNN_ERROR_NOT_FINITE, "BF16" },
+        { -1, 0.0f, "Q8_0", stop_at_third, LRNN_ERROR_CANCELLED, "3 of" },
     };
     for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); ++i) {
         make_file(IN, CASES[i].tensor, CASES[i].value);
-        const enum lrnn_error_kind status =
-                status_of(t, (struct quantize_params) { .type = CASES[i].type, .n_threads = 3 },
-                        OUT, CASES[i].done, &err);
+        const enum lrnn_error_kind status = status_of(t,
+                (struct quantize_params) {
+                        .type = quantize_type_find(CASES[i].type), .n_threads = 3 },
+                OUT, CASES[i].done, &err);
         test_check(t, status == CASES[i].status && strstr(err.text, CASES[i].word) != NULL,
                 "case %zu: %d, %s", i, (int) status, err.text);
         test_check(t, test_same_files(OUT, kept), "case %zu: the existing file changed", i);
@@ -502,13 +596,13 @@ static void test_failures(struct test * t) {
     }
     make_file(IN, 0, 70000.0f); // outside the range of F16, inside that of BF16
     test_check(t,
-            status_of(t, (struct quantize_params) { .type = GGML_TYPE_BF16 }, OUT, NULL, &err) ==
-                    LRNN_ERROR_NONE,
+            status_of(t, (struct quantize_params) { .type = quantize_type_find("BF16") }, OUT, NULL,
+                    &err) == LRNN_ERROR_NONE,
             "%s", err.text);
     make_file(IN, 1, NAN); // a tensor that is copied unread
     test_check(t,
-            status_of(t, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL, &err) ==
-                    LRNN_ERROR_NONE,
+            status_of(t, (struct quantize_params) { .type = quantize_type_find("Q8_0") }, OUT, NULL,
+                    &err) == LRNN_ERROR_NONE,
             "%s", err.text);
     unlink(kept);
 }
@@ -590,16 +684,13 @@ static void test_importance(struct test * t) {
         }
     }
 
-    static const enum ggml_type WITH[] = { GGML_TYPE_Q4_0, GGML_TYPE_Q5_0, GGML_TYPE_Q4_K,
-        GGML_TYPE_Q5_K, GGML_TYPE_Q6_K };
-    static const char           plain_path[] = "test-quantize.work/plain.gguf";
+    static const char * const WITH[] = { "Q4_0", "Q5_0", "Q3_K", "Q4_K", "Q5_K", "Q6_K" };
+    static const char         plain_path[] = "test-quantize.work/plain.gguf";
     for (size_t k = 0; k < sizeof(WITH) / sizeof(WITH[0]); ++k) {
-        const char * const texts[] = { WITH[k] == GGML_TYPE_Q5_0 || WITH[k] == GGML_TYPE_Q4_0
-                                               ? "time_mix_w2=Q4_0"
-                                               : "time_mix_w2=Q5_0",
+        const char * const texts[] = { WITH[k][3] == '0' ? "time_mix_w2=Q4_0" : "time_mix_w2=Q5_0",
             NULL };
         struct quantize_overrides * o = overrides_of(t, texts);
-        struct quantize_params      p = { .type = WITH[k], .overrides = o };
+        struct quantize_params      p = { .type = quantize_type_find(WITH[k]), .overrides = o };
         test_check(t, status_of(t, p, plain_path, NULL, &err) == LRNN_ERROR_NONE, "%s", err.text);
         p.imatrix = &back;
         p.imatrix_file = "imatrix.gguf";
@@ -620,7 +711,7 @@ static void test_importance(struct test * t) {
                         weighted_error(x, model_file_find_tensor(with, NAMES[i]), matrix, c);
                 test_check(t, after < 0.9 * before,
                         "%s, %s, matrix %d: the weighted error is %g with importance, %g without",
-                        ggml_type_name(WITH[k]), NAMES[i], (int) matrix, after, before);
+                        WITH[k], NAMES[i], (int) matrix, after, before);
             }
         }
         struct slice text = { "", 0 };
@@ -639,13 +730,15 @@ static void test_importance(struct test * t) {
     // an importance matrix of another model; a file that is none
     m.entries[0].n_per_row = 128;
     test_check(t,
-            status_of(t, (struct quantize_params) { .type = GGML_TYPE_Q4_K, .imatrix = &m }, OUT,
-                    NULL, &err) == LRNN_ERROR_BAD_FILE,
+            status_of(t,
+                    (struct quantize_params) { .type = quantize_type_find("Q4_K"), .imatrix = &m },
+                    OUT, NULL, &err) == LRNN_ERROR_BAD_FILE,
             "an importance matrix of another shape was accepted: %s", err.text);
     m.entries[0].name[0] = 'x';
     test_check(t,
-            status_of(t, (struct quantize_params) { .type = GGML_TYPE_Q4_K, .imatrix = &m }, OUT,
-                    NULL, &err) == LRNN_ERROR_BAD_FILE,
+            status_of(t,
+                    (struct quantize_params) { .type = quantize_type_find("Q4_K"), .imatrix = &m },
+                    OUT, NULL, &err) == LRNN_ERROR_BAD_FILE,
             "an importance matrix without any of the tensors was accepted: %s", err.text);
     test_check(t, !imatrix_read(&back, IN, &err), "a model was accepted as an importance matrix");
     imatrix_free(&m);
@@ -658,6 +751,7 @@ int main(void) {
     mkdir(FOLDER, 0700);
     empty_folder();
     test_types(&t);
+    test_mixes(&t);
     test_overrides(&t);
     test_requantize(&t);
     test_failures(&t);

@@ -213,7 +213,6 @@ static void test_slots(struct test * t) {
             n);
 }
 
-// A NaN stays a NaN, and stays in its column and its sequence, from its token on.
 static void test_nan(struct test * t) {
     struct test_rng rng = { 6 };
     for (int c = 0; c < TEST_SIGNED_MODES; ++c) {
@@ -228,40 +227,7 @@ static void test_nan(struct test * t) {
         struct test_arena a;
         test_arena_init(&a);
         struct test_scan s = test_make_signed(&a, &p, &rng);
-        float *          before = test_copy(s.sign.state);
-        const int64_t    first = ((int32_t *) s.sign.ids->data)[GGML_SCAN_FIRST];
-        const int64_t    token = first + 9;
-        const int64_t    column = 17;
-        const float      value = test_get(s.sign.x, column, 0, 0, token);
-        for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; ++path) {
-            if (!test_scan_has_path(&s, path)) {
-                continue;
-            }
-            test_restore(s.sign.state, before);
-            struct ggml_tensor * clean = test_scan_build(t, &a, &s, path);
-            test_compute(&a, clean, 1);
-            test_set(s.sign.x, column, 0, 0, token, NAN);
-            test_restore(s.sign.state, before);
-            struct ggml_tensor * op = test_scan_build(t, &a, &s, path);
-            test_compute(&a, op, 2);
-            test_set(s.sign.x, column, 0, 0, token, value);
-            bool there = true, same = true;
-            for (int64_t tok = 0; tok < op->ne[2]; ++tok) {
-                for (int64_t j = 0; j < p.d_v; ++j) {
-                    const float got = test_get(op, j, 0, tok, 0);
-                    if (tok >= token && j == column) {
-                        there = there && isnan(got);
-                    } else if (tok < first || test_scan_is_step(&s, path)) {
-                        same = same && got == test_get(clean, j, 0, tok, 0);
-                    }
-                }
-            }
-            test_check(t, there, "a NaN in x is missing in the output: %s, %s",
-                    test_signed_names[c], test_path_names[path]);
-            test_check(t, same, "a NaN in x changed another column, token or sequence: %s, %s",
-                    test_signed_names[c], test_path_names[path]);
-        }
-        free(before);
+        test_scan_nan(t, &a, &s, s.sign.x, 0, 17, 9);
         test_arena_free(&a);
     }
     printf("signed, NaN: every mode; with step and reference it stays in its column, from its "

@@ -133,10 +133,10 @@ static void check_header(struct bench * b) {
     rejected_u32(b, STATE_AT_VERSION, 0, "state file version is 0; expected 1");
     rejected_u32(b, STATE_AT_VERSION, 2, "state file version is 2; expected 1");
     rejected_u32(b, STATE_AT_VERSION, 1u << 24, "state file version is 16777216; expected 1");
-    rejected_with(b, STATE_AT_HAS, (const uint16_t[1]) { 16 }, 2,
-            "the parts field is 0x10; expected 0 to 15");
+    rejected_with(b, STATE_AT_HAS, (const uint16_t[1]) { 32 }, 2,
+            "the parts field is 0x20; expected 0 to 31");
     rejected_with(b, STATE_AT_HAS, (const uint16_t[1]) { 0xffff }, 2,
-            "the parts field is 0xffff; expected 0 to 15");
+            "the parts field is 0xffff; expected 0 to 31");
     snprintf(message, sizeof(message),
             "saved from another model: its identity is 0000000000000001; expected %016llx",
             (unsigned long long) info.identity);

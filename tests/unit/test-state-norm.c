@@ -35,7 +35,7 @@ static struct state_norm norm_from_file(struct lrnn_session * session, int32_t s
     test_check(&t, lrnn_seq_save(session, seq, NULL, path, &err), "%s", err.text);
     uint8_t *                    file = test_read_file(path, &size);
     const uint8_t *              p = file + STATE_AT_PIECES;
-    const struct lrnn_model *    model = session_model(session);
+    const struct lrnn_model *    model = session->model;
     const struct lrnn_model_info info = model->info;
     struct state_norm            most = { .layer = -1 };
     for (int32_t il = 0; il < info.n_layer; ++il) {

@@ -307,9 +307,36 @@ static void test_different_denominators(struct test * t) {
             "width of the interval %g for a standard error of %g", e.hi - e.lo, e.se);
 }
 
+// If an end q of the interval is the true share, the normal approximation of the number of hits
+// gives k or a more distant one with probability 5 %.
+static void test_shares(struct test * t) {
+    struct test_worst worst = { .what = "interval of a share: probability at both ends",
+        .limit = 1e-12 };
+    for (int64_t n = 1; n < 4000; n = 3 * n + 1) {
+        for (int64_t k = 0; k <= n; k += 1 + n / 9) {
+            const double p = (double) k / (double) n;
+            double       ends[2];
+            char         where[64];
+            stats_share(k, n, &ends[0], &ends[1]);
+            snprintf(where, sizeof(where), "%d of %d", (int) k, (int) n);
+            for (int i = 0; i < 2; ++i) {
+                const double q = ends[i];
+                if (q > 0.0 && q < 1.0) {
+                    const double z = fabs(p - q) / sqrt(q * (1.0 - q) / (double) n);
+                    test_bound(t, &worst, fabs(erfc(z / sqrt(2.0)) - 0.05), where);
+                }
+            }
+            test_check(t, ends[0] <= p && p <= ends[1] && ends[0] >= 0.0 && ends[1] <= 1.0,
+                    "%s: [%g, %g]", where, ends[0], ends[1]);
+        }
+    }
+    test_worst_print(&worst);
+}
+
 int main(void) {
     struct test t = { 0 };
     test_student(&t);
+    test_shares(&t);
     test_quantiles(&t);
     test_small(&t);
     test_binomial(&t);

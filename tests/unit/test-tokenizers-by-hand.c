@@ -153,6 +153,21 @@ static int32_t byte_id(unsigned byte) {
     return SPM_BYTES + (int32_t) byte;
 }
 
+// A definition without a space prefix, and the tokens that every vocabulary has.
+static struct tokenizer_def spm(struct vocabulary * v) {
+    struct tokenizer_def def = TOKENIZER_DEF_NONE;
+    char                 text[8];
+    def.model = "llama";
+    def.unknown_id = add(v, "<unk>", TOKEN_UNKNOWN, 0.0f);
+    def.add_bos = 0;
+    def.add_space_prefix = 0;
+    for (unsigned byte = 0; byte < N_BYTES; ++byte) {
+        snprintf(text, sizeof(text), "<0x%02X>", byte);
+        add(v, text, TOKEN_BYTE, 0.0f);
+    }
+    return def;
+}
+
 static void check_spans(struct test * t, struct tokenizer * tok, const char * text,
         const int32_t * expected, size_t n) {
     struct lrnn_model model = { .tokenizer = tok };
@@ -177,21 +192,10 @@ static void check_spans(struct test * t, struct tokenizer * tok, const char * te
 // A space becomes U+2581. If no token has this character, its three bytes are the tokens.
 static void test_no_space_token(struct test * t) {
     static struct vocabulary v;
-    char                     text[8];
-    add(&v, "<unk>", TOKEN_UNKNOWN, 0.0f);
-    for (unsigned byte = 0; byte < N_BYTES; ++byte) {
-        snprintf(text, sizeof(text), "<0x%02X>", byte);
-        add(&v, text, TOKEN_BYTE, 0.0f);
-    }
+    struct tokenizer_def     def = spm(&v);
     const int32_t a = add(&v, "a", TOKEN_NORMAL, -3.0f), b = add(&v, "b", TOKEN_NORMAL, -4.0f);
     const int32_t ab = add(&v, "ab", TOKEN_NORMAL, -1.0f), ba = add(&v, "ba", TOKEN_NORMAL, -2.0f);
     const int32_t m1 = byte_id(0xE2), m2 = byte_id(0x96), m3 = byte_id(0x81);
-    struct tokenizer_def def = TOKENIZER_DEF_NONE;
-    def.model = "llama";
-    def.unknown_id = 0;
-    def.add_bos = 0;
-
-    def.add_space_prefix = 0;
     struct tokenizer * tok = make(t, &v, def);
     check_ids(t, tok, "a b", IDS(a, m1, m2, m3, b));
     check_ids(t, tok, " ", IDS(m1, m2, m3));
@@ -218,12 +222,7 @@ static void test_no_space_token(struct test * t) {
 // A user-defined token is found first and never merged with its neighbors.
 static void test_user_defined(struct test * t) {
     static struct vocabulary v;
-    char                     text[8];
-    add(&v, "<unk>", TOKEN_UNKNOWN, 0.0f);
-    for (unsigned byte = 0; byte < N_BYTES; ++byte) {
-        snprintf(text, sizeof(text), "<0x%02X>", byte);
-        add(&v, text, TOKEN_BYTE, 0.0f);
-    }
+    struct tokenizer_def     def = spm(&v);
     const int32_t a = add(&v, "a", TOKEN_NORMAL, -4.0f), b = add(&v, "b", TOKEN_NORMAL, -5.0f);
     const int32_t c = add(&v, "c", TOKEN_NORMAL, -6.0f);
     const int32_t ab = add(&v, "ab", TOKEN_USER_DEFINED, 0.0f);
@@ -231,11 +230,6 @@ static void test_user_defined(struct test * t) {
     add(&v, "abc", TOKEN_NORMAL, -1.0f);
     const int32_t u = add(&v, "u", TOKEN_USER_DEFINED, 0.0f); // a single character
     add(&v, "au", TOKEN_NORMAL, -1.0f);
-    struct tokenizer_def def = TOKENIZER_DEF_NONE;
-    def.model = "llama";
-    def.unknown_id = 0;
-    def.add_bos = 0;
-    def.add_space_prefix = 0;
     struct tokenizer * tok = make(t, &v, def);
     check_ids(t, tok, "abc", IDS(ab, c));
     check_ids(t, tok, "bc", IDS(bc));

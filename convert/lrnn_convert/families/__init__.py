@@ -13,13 +13,15 @@ and contains names, shapes and transformations of the tensors, with the reason f
 from ..checkpoint import Checkpoint
 from ..errors import ModelError, shown
 from ..model import Model
-from . import (bailingmoe3, delta_net, falcon_h1, gated_delta_net, gated_delta_product, gla,
-               granitehybrid, hgrn2, kda, kimi_linear, lfm2, mamba, mamba2, mlstm,
-               nemotron_h, olmo_hybrid, qwen35, retnet, rwkv6, rwkv7, transformer, xlstm)
+from . import (bailingmoe3, delta_net, falcon_h1, gated_delta_net, gated_delta_net_2,
+               gated_delta_product, gla, granitehybrid, hgrn2, jamba, kda, kimi_linear, lfm2,
+               mamba, mamba2, megatron_gdp, mlstm, nemotron_h, olmo_hybrid, qwen35, retnet, rwkv6,
+               rwkv7, transformer, xlstm)
 
-MODULES = (delta_net, gated_delta_net, olmo_hybrid, qwen35, gated_delta_product, kda, kimi_linear,
-           bailingmoe3, lfm2, mamba, mamba2, granitehybrid, nemotron_h, falcon_h1, gla, retnet,
-           hgrn2, rwkv6, rwkv7, mlstm, xlstm, transformer)
+MODULES = (delta_net, gated_delta_net, olmo_hybrid, qwen35, gated_delta_product,
+           megatron_gdp, kda, gated_delta_net_2, kimi_linear, bailingmoe3, lfm2, mamba, jamba,
+           mamba2, granitehybrid, nemotron_h, falcon_h1, gla, retnet, hgrn2, rwkv6, rwkv7, mlstm,
+           xlstm, transformer)
 
 FAMILIES = {family.name: family for module in MODULES
             for family in (module.FAMILY, *getattr(module, "ALSO", ()))}

@@ -111,16 +111,7 @@ def _convert(m: Model, option: str, inner_eps: float | None) -> Model:
     layer_norm = write_norms(m, prefix, layers, D, final_norm)
     for i in range(layers):
         dst, src = f"blk.{i}.", f"{prefix}{i}."
-        m.rows(dst, src, [
-            ("ssm_in.weight",     "mixer.in_proj.weight",  (2 * E, D)),    # rows x, z
-            ("ssm_conv1d.weight", "mixer.conv1d.weight",   (E, 1, W), CONV),
-            ("ssm_x.weight",      "mixer.x_proj.weight",   (R + 2 * N, E)),    # rows dt, B, C
-            ("ssm_dt.weight",     "mixer.dt_proj.weight",  (E, R)),
-            ("ssm_dt.bias",       "mixer.dt_proj.bias",    (E,)),
-            ("ssm_a",             "mixer.A_log",           (E, N), NEG_EXP),
-            ("ssm_d",             "mixer.D",               (E,), FLAT),
-            ("ssm_out.weight",    "mixer.out_proj.weight", (D, E)),
-        ])
+        write_mixer(m, dst, src + "mixer.", D, E, N, R, W)
         biased = write_biases(m, dst, src, 2 * E, E, D)
 
     reasons = reasons_against(
@@ -156,6 +147,20 @@ def _convert(m: Model, option: str, inner_eps: float | None) -> Model:
     if inner_eps is not None:
         m.fact("norms", f"dt, B and C, eps {inner_eps:g}")
     return m
+
+
+def write_mixer(m: Model, dst: str, src: str, D: int, E: int, N: int, R: int, W: int) -> None:
+    """A layer of Mamba without its input norm and the optional biases."""
+    m.rows(dst, src, [
+        ("ssm_in.weight",     "in_proj.weight",  (2 * E, D)),              # rows x, z
+        ("ssm_conv1d.weight", "conv1d.weight",   (E, 1, W), CONV),
+        ("ssm_x.weight",      "x_proj.weight",   (R + 2 * N, E)),          # rows dt, B, C
+        ("ssm_dt.weight",     "dt_proj.weight",  (E, R)),
+        ("ssm_dt.bias",       "dt_proj.bias",    (E,)),
+        ("ssm_a",             "A_log",           (E, N), NEG_EXP),
+        ("ssm_d",             "D",               (E,), FLAT),
+        ("ssm_out.weight",    "out_proj.weight", (D, E)),
+    ])
 
 
 def write_norms(m: Model, prefix: str, layers: int, D: int, final_norm: str | None) -> bool:

@@ -166,6 +166,28 @@ def _attention_layer(m: Model, dst: str, src: str, D: int, heads: int, kv: int, 
     ])
 
 
+def _count_draft_blocks(m: Model) -> int:
+    """The draft block (multi-token prediction): one more attention layer that guesses tokens."""
+    if not m.has("mtp.fc.weight"):
+        return 0
+    m.refuse_unless("mtp_use_dedicated_embeddings", (None, False),
+                    "the draft block has the embedding of the model")
+    return 1
+
+
+def _write_draft_block(m: Model, arch: str, layers: int, D: int) -> None:
+    """What it has besides its layer. `layers`: those of the model"""
+    m.set_u32(f"{arch}.block_count", layers + 1)
+    m.set_u32(f"{arch}.nextn_predict_layers", 1)
+    m.rows(f"blk.{layers}.nextn.", "mtp.", [
+        ("eh_proj.weight",          "fc.weight",                    (D, 2 * D)),
+        ("enorm.weight",            "pre_fc_norm_embedding.weight", (D,), PLUS_ONE),
+        ("hnorm.weight",            "pre_fc_norm_hidden.weight",    (D,), PLUS_ONE),
+        ("shared_head_norm.weight", "norm.weight",                  (D,), PLUS_ONE),
+    ])
+    m.fact("draft block", "1 attention layer (multi-token prediction)")
+
+
 def _sizes(m: Model, first: str) -> tuple[int, int, int, int]:
     """Heads H and HV, their length and the width of the convolution."""
     H = m.count("linear_num_key_heads", 16)
@@ -212,8 +234,9 @@ def convert(checkpoint: Checkpoint, option: str) -> Model:
     theta, share, sections = _read_rope(m)
 
     m.put("output_norm.weight", "model.norm.weight", (D,), PLUS_ONE)
-    for i, kind in enumerate(kinds):
-        dst, src = f"blk.{i}.", f"model.layers.{i}."
+    drafts = _count_draft_blocks(m)
+    for i, kind in enumerate(kinds + ["full_attention"] * drafts):
+        dst, src = f"blk.{i}.", f"model.layers.{i}." if i < layers else "mtp.layers.0."
         m.put(dst + "attn_norm.weight", src + "input_layernorm.weight", (D,), PLUS_ONE)
         if kind == "linear_attention":
             write = _next_layer if is_next else _recurrent_layer
@@ -232,6 +255,8 @@ def convert(checkpoint: Checkpoint, option: str) -> Model:
 
     arch = m.family.name
     write_common(m, arch, layers, D, V, F)
+    if drafts:
+        _write_draft_block(m, arch, layers, D)
     if mixture:
         m.choice("hidden_act", "silu", SWISH)
         write_expert_keys(m, arch, X, k, F, shared)
@@ -250,7 +275,7 @@ def convert(checkpoint: Checkpoint, option: str) -> Model:
     if not is_next:
         m.set_array(f"{arch}.rope.dimension_sections", "i32", (sections + [0] * 4)[:4])
     m.set_array(f"{arch}.attention.recurrent_layers", "bool",
-                [kind == "linear_attention" for kind in kinds])
+                [kind == "linear_attention" for kind in kinds] + [False] * drafts)
     mixer_facts(m, "n_h 1", f"{H} (value heads {HV}), d_k × d_v {K} × {K}", "one per head", W)
     attention_fact(m, [i for i, kind in enumerate(kinds) if kind == "full_attention"])
     return m
@@ -263,11 +288,11 @@ def _without(checkpoint: Checkpoint, skipped: Callable[[str], bool]) -> tuple[Ch
 
 def convert_text(checkpoint: Checkpoint, option: str) -> Model:
     """Qwen3_5ForCausalLM, Qwen3NextForCausalLM"""
-    c, n_mtp = _without(checkpoint, lambda name: name.startswith(("mtp.", "model.mtp.")))
-    m = convert(c, option)
-    if n_mtp:
-        m.notes.append(f"{n_mtp} tensors for the prediction of several tokens are skipped")
-    return m
+    prefix = "model.mtp."
+    names = {name: name.removeprefix("model.") if name.startswith(prefix) else name
+             for name in checkpoint.tensors}
+    return convert(replace(checkpoint, tensors={names[name]: t for name, t
+                                                in checkpoint.tensors.items()}), option)
 
 
 def convert_multimodal(checkpoint: Checkpoint, option: str) -> Model:

@@ -86,8 +86,8 @@ static void bootstrap(const struct item * items, int64_t n_windows, int64_t n_co
     for (int64_t d = 0; d < STATS_DRAWS; ++d) {
         draw_sums(items, n_windows, n_cols, &rng, sums);
         for (int64_t c = 0; c < n_cols; ++c) {
-            // A draw may contain no window of the column (once in e^10 for 10 windows among many).
-            // It counts as the value.
+            // A draw may miss every window of the column (once in e^10 draws for 10 windows among
+            // many). Its value is then that of the sample.
             draws[c * STATS_DRAWS + d] =
                     sums[c].a.den > 0.0 ? item_difference(&sums[c]) : out[c].value;
         }
@@ -231,6 +231,20 @@ static int compare_doubles(const void * a, const void * b) {
 
 void stats_sort(double * x, int64_t n) {
     qsort(x, (size_t) n, sizeof(*x), compare_doubles);
+}
+
+void stats_share(int64_t k, int64_t n, double * lo, double * hi) {
+    const double z = 1.959963984540054; // the quantile 0.975 of the normal distribution
+    *lo = 0.0;
+    *hi = 1.0;
+    if (n > 0) {
+        const double m = (double) n, p = (double) k / m;
+        const double half = z * sqrt(p * (1.0 - p) / m + z * z / (4.0 * m * m));
+        const double middle = p + z * z / (2.0 * m), scale = 1.0 + z * z / m;
+        // exact at the ends, where rounding would leave them
+        *lo = k == 0 ? 0.0 : (middle - half) / scale;
+        *hi = k == n ? 1.0 : (middle + half) / scale;
+    }
 }
 
 double stats_quantile(const double * sorted, int64_t n, double p) {

@@ -64,6 +64,11 @@ void stats_ratios(const struct stats_pair * x, int64_t n_windows, int64_t n_cols
 void stats_differences(const struct stats_pair * a, const struct stats_pair * b, int64_t n_windows,
         int64_t n_cols, uint64_t seed, struct stats_estimate * out);
 
+// The 95 % interval of Wilson of a share k/n; 0 to 1 without trials.
+//
+//     (p + z²/2n ± z √(p(1 − p)/n + z²/4n²)) / (1 + z²/n),    p = k/n, z = 1.96
+void stats_share(int64_t k, int64_t n, double * lo, double * hi);
+
 // True if the interval does not contain zero.
 bool stats_excludes_zero(const struct stats_estimate * e);
 

@@ -307,6 +307,7 @@ static const struct report_fact FACTS[] = {
     { "protocol", "min_doc_tokens", "minimum document length", FACT_INT, META(min_doc_tokens) },
     { "protocol", "skip_special", "special tokens skipped", FACT_BOOL, META(skip_special) },
     { "protocol", "same_targets", NULL, FACT_TEXT, META(same_targets) },
+    { "protocol", "state_type", "states rounded to", FACT_TEXT, META(state_type) },
     { "protocol", "exact_cuts", "exact cuts", FACT_BOOL, META(exact_cuts) },
     { "protocol", "n_batch", "tokens per call", FACT_INT, META(n_batch) },
     { "protocol", "group", "windows per group", FACT_INT, META(group) },

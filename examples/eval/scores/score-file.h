@@ -55,6 +55,7 @@ struct score_meta {
     const char * same_targets;
     const char * probe; // "state-norm": windows have norms; "": none, and no line in the header
     const char * cache_type; // "f16", "f32", "q8_0"; "": no attention layers, and no line
+    const char * state_type; // states are rounded to it: "bf16"; "": not rounded, and no line
     bool         exact_cuts; // n_batch and group do not matter; false: no line
     int64_t      n_batch;    // tokens per call and sequence; together with group, fixes every call
     int64_t      group;      // windows evaluated together

@@ -42,8 +42,9 @@ static const struct key KEYS[] = {
     INT(malformed, 0, MANY), INT(lone_surrogates, 0, MANY), TEXT(complaints), TEXT(protocol),
     TEXT(mode), TEXT(bos), TEXT(eos), TEXT(reset), INT(window, 2, SCORE_MAX_TARGETS),
     INT(min_doc_tokens, 0, MANY), BOOL(skip_special), TEXT(same_targets), TEXT_IF_ANY(probe),
-    TEXT_IF_ANY(cache_type), BOOL_IF_TRUE(exact_cuts), INT(n_batch, 1, INT32_MAX),
-    INT(group, 1, INT32_MAX), INT(n_windows, 1, MANY), INT(n_shards, 1, SCORE_MAX_SHARDS),
+    TEXT_IF_ANY(cache_type), TEXT_IF_ANY(state_type), BOOL_IF_TRUE(exact_cuts),
+    INT(n_batch, 1, INT32_MAX), INT(group, 1, INT32_MAX), INT(n_windows, 1, MANY),
+    INT(n_shards, 1, SCORE_MAX_SHARDS),
     INT(shard, 1, SCORE_MAX_SHARDS), // last: the only line that differs between shards
 };
 
@@ -226,6 +227,7 @@ bool score_meta_parse(const char * file, char * text, size_t size, struct score_
     char * end = text + size;
     meta->probe = "";
     meta->cache_type = "";
+    meta->state_type = "";
     for (int i = 0, line_number = 1; i < N_KEYS; ++i) {
         const size_t n_name = strlen(KEYS[i].name);
         char *       line = p;

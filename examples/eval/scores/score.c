@@ -50,6 +50,9 @@ struct score_meta score_meta_of(const struct lrnn_model * model,
         .skip_special = window->skip_special,
         .n_windows = data->n_windows,
         .cache_type = info.n_layer_attention > 0 ? lrnn_cache_type_name(session->cache_type) : "",
+        .state_type = session->state_type != LRNN_STATE_F32
+                              ? lrnn_state_type_name(session->state_type)
+                              : "",
         .exact_cuts = session->exact_cuts,
         .shard = 1,
         .n_shards = 1,

@@ -4,9 +4,9 @@
 // file.
 //
 // Windows are evaluated in groups, and every call of the model is fixed by the index of the window:
-// which windows, which tokens. Matrix products round differently for other calls, so this is why
-// resumed runs and shards give the same bytes as an uninterrupted run. Checkpoints fall between
-// calls.
+// which windows, which tokens. Matrix products round differently in other calls; because the calls
+// are fixed, resumed runs and shards give the same bytes as an uninterrupted run. Checkpoints fall
+// between calls.
 
 #include "lrnn.h"
 #include "eval/scores/score-file.h"

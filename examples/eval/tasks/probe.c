@@ -116,6 +116,59 @@ bool probe_tokens(const struct lrnn_model * model, const struct task * task, uin
     return *tokens != NULL;
 }
 
+// Finds the most likely token, the first of equal ones. Sets *margin to the logit of the answer
+// minus the best other one.
+static bool judge(int64_t n_vocab, const float * logits, int32_t answer, int32_t * token,
+        double * margin, struct lrnn_error * err) {
+    double  other = -INFINITY;
+    int32_t best = 0;
+    for (int32_t k = 0; k < n_vocab; ++k) {
+        if (!isfinite(logits[k])) {
+            return error_set(err, LRNN_ERROR_NOT_FINITE, "logit %" PRId32 " is not finite", k);
+        }
+        if (k != answer && logits[k] > other) {
+            other = logits[k];
+        }
+        best = logits[k] > logits[best] ? k : best;
+    }
+    *margin = logits[answer] - other;
+    *token = best;
+    return true;
+}
+
+bool probe_symbols(struct lrnn_model * model, const struct task * task,
+        const struct lrnn_session_params * session, const int32_t * symbols, int64_t n,
+        int32_t * tokens, struct lrnn_error * err) {
+    const struct lrnn_model_info info = lrnn_model_get_info(model);
+    struct lrnn_session_params   params = *session;
+    struct lrnn_session *        opened = NULL;
+    int32_t *                    ids = program_alloc((size_t) task_n_symbols(task), sizeof(*ids));
+    int32_t *                    prefix = NULL;
+    int32_t *                    text = NULL; // the prefix and the symbols
+    int64_t                      n_prefix = 0;
+
+    bool ok = find_tokens(model, task, ids, &prefix, &n_prefix, err);
+    if (ok) {
+        text = program_alloc((size_t) (n_prefix + n), sizeof(*text));
+        for (int64_t i = 0; i < n_prefix + n; ++i) {
+            text[i] = i < n_prefix ? prefix[i] : ids[symbols[i - n_prefix]];
+        }
+        params.n_cache = info.n_layer_attention > 0 ? (int32_t) (n_prefix + n) : 0;
+        opened = lrnn_session_new(model, &params, err);
+        const struct lrnn_input input = { .tokens = text, .n_tokens = n_prefix + n, .n_logits = n };
+        ok = opened != NULL && lrnn_eval(opened, &input, 1, err);
+    }
+    for (int64_t i = 0; i < n && ok; ++i) {
+        double margin; // not used: the answer may not exist
+        ok = judge(info.n_vocab, lrnn_logits(opened, i), 0, &tokens[i], &margin, err);
+    }
+    lrnn_session_free(opened);
+    free(text);
+    free(prefix);
+    free(ids);
+    return ok;
+}
+
 static bool run_open(struct run * r, struct lrnn_model * model, const struct task * task,
         const struct probe_params * params, struct lrnn_error * err) {
     const struct lrnn_model_info info = lrnn_model_get_info(model);
@@ -185,26 +238,6 @@ static bool advance(struct run * r, bool end_only, int * n_inputs, struct lrnn_e
     return *n_inputs == 0 || lrnn_eval(r->session, r->inputs, *n_inputs, err);
 }
 
-// Compares the most likely token, the first of equal ones, with the answer. Sets *margin to the
-// logit of the answer minus the best other one.
-static bool judge(const struct run * r, const float * logits, int32_t answer, bool * right,
-        double * margin, struct lrnn_error * err) {
-    double  other = -INFINITY;
-    int64_t best = 0;
-    for (int64_t k = 0; k < r->n_vocab; ++k) {
-        if (!isfinite(logits[k])) {
-            return error_set(err, LRNN_ERROR_NOT_FINITE, "logit %" PRId64 " is not finite", k);
-        }
-        if (k != answer && logits[k] > other) {
-            other = logits[k];
-        }
-        best = logits[k] > logits[best] ? k : best;
-    }
-    *margin = logits[answer] - other;
-    *right = best == answer;
-    return true;
-}
-
 static struct probe_row * row_at(struct probe_result * result, int64_t position) {
     int i = 0;
     while (position > result->rows[i].length && i + 1 < result->n_rows) {
@@ -228,9 +261,11 @@ static bool score(struct run * r, const struct lrnn_input * input, int64_t logit
         double             margin = INFINITY;
         if (answer >= 0) {
             const float * at = lrnn_logits(r->session, logits + j - first);
-            if (!judge(r, at, answer, &right, &margin, err)) {
+            int32_t       token = -1;
+            if (!judge(r->n_vocab, at, answer, &token, &margin, err)) {
                 return false;
             }
+            right = token == answer;
             if (r->observe != NULL) {
                 r->observe(position, answer, at, r->observe_user);
             }

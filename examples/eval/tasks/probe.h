@@ -54,6 +54,11 @@ bool probe_by_length(struct lrnn_model * model, const struct task * task,
 bool probe_at_end(struct lrnn_model * model, const struct task * task,
         const struct probe_params * params, struct probe_result * result, struct lrnn_error * err);
 
+// Sets tokens[i] to the most likely token after the first i + 1 of n given symbols.
+bool probe_symbols(struct lrnn_model * model, const struct task * task,
+        const struct lrnn_session_params * session, const int32_t * symbols, int64_t n,
+        int32_t * tokens, struct lrnn_error * err);
+
 // Converts a sequence of the task to tokens, including those that the tokenizer puts before a text.
 // The caller frees *tokens.
 bool probe_tokens(const struct lrnn_model * model, const struct task * task, uint64_t seed,

@@ -7,6 +7,7 @@
 
 enum {
     TASK_POINTS_MAX = 7, // of a permutation: 5,040 elements
+    TASK_TOKENS_MAX = 9, // per letter
     TASK_MODULUS_MAX = 1024,
     TASK_STATES_MAX = 64,
     TASK_NAME_MAX = 64,
@@ -32,6 +33,7 @@ struct task {
     int first_digit, plus, minus, times, open, close, equals; // symbols
 
     int points;                           // TASK_GROUP
+    int tokens, blank;                    // per letter; the symbol of all but the first
     uint8_t (*elements)[TASK_POINTS_MAX]; // sorted, in the order of the symbols
 
     int   start;  // TASK_AUTOMATON
@@ -42,7 +44,6 @@ struct task {
 // Allocates room for n symbols.
 void task_reserve(struct task * t, int n);
 int task_add_symbol(struct task * t, const char * name, bool is_answer);
-int task_find_symbol(const struct task * t, const char * name); // −1: none
 
 // task-automaton.c: parses `text`, which is changed.
 bool task_make_automaton(struct task * t, char * text, struct lrnn_error * err);

@@ -4,6 +4,7 @@
 #include "base/random.h"
 #include "memory.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +64,7 @@ static bool next_permutation(uint8_t * p, int n) {
 }
 
 static int task_find_element(const struct task * t, const uint8_t * p) {
-    int lo = 0, hi = t->n_symbols - 1;
+    int lo = 0, hi = t->n_answers - 1;
     while (lo < hi) {
         const int mid = (lo + hi) / 2;
         if (memcmp(t->elements[mid], p, (size_t) t->points) < 0) {
@@ -75,8 +76,17 @@ static int task_find_element(const struct task * t, const uint8_t * p) {
     return lo;
 }
 
-// The permutations of n points, or the even ones. Letters have at most max_swaps.
-static void task_make_group(struct task * t, bool even, int n, int max_swaps) {
+static int moved_by(const uint8_t * p, int n) {
+    int moved = 0;
+    for (int i = 0; i < n; ++i) {
+        moved += p[i] != i;
+    }
+    return moved;
+}
+
+// The permutations of n points, or the even ones. Letters have at most max_swaps and move at most
+// max_moved points.
+static void task_make_group(struct task * t, bool even, int n, int max_swaps, int max_moved) {
     int size = 1;
     for (int i = 2; i <= n; ++i) {
         size *= i;
@@ -84,7 +94,7 @@ static void task_make_group(struct task * t, bool even, int n, int max_swaps) {
     t->kind = TASK_GROUP;
     t->points = n;
     t->elements = program_alloc((size_t) size, sizeof(*t->elements));
-    task_reserve(t, size);
+    task_reserve(t, size + 1); // and the blank
     uint8_t p[TASK_POINTS_MAX] = { 0, 1, 2, 3, 4, 5, 6 };
     do {
         const int swaps = swaps_of(p, n);
@@ -97,7 +107,7 @@ static void task_make_group(struct task * t, bool even, int n, int max_swaps) {
         }
         memcpy(t->elements[t->n_symbols], p, sizeof(p));
         const int symbol = task_add_symbol(t, name, true);
-        if (swaps <= max_swaps) {
+        if (swaps <= max_swaps && moved_by(p, n) <= max_moved) {
             t->letters[t->n_letters++] = symbol;
         }
     } while (next_permutation(p, n));
@@ -160,6 +170,36 @@ static int number_after(const char * colon, int missing, int lo, int hi) {
     return *colon == ':' && end != colon + 1 && *end == '\0' && n >= lo && n <= hi ? (int) n : -1;
 }
 
+// A group by its name, such as S5 or A5, and the part after it: nothing, ":swaps", ":3-cycles",
+// ":K-tokens", or ":K" for letters of at most K swaps.
+static bool make_group(struct task * t, const char * spec, const char * tail) {
+    const int points = spec[1] - '0';
+    int       swaps = TASK_POINTS_MAX, moved = TASK_POINTS_MAX, tokens = 1;
+    if (tail - spec != 2 || (spec[0] != 'S' && spec[0] != 'A') || points < 2 ||
+            points > TASK_POINTS_MAX) {
+        return false;
+    }
+    if (strcmp(tail, ":swaps") == 0) {
+        swaps = 1;
+    } else if (strcmp(tail, ":3-cycles") == 0) {
+        moved = 3;
+    } else if (tail[0] == ':' && tail[1] >= '2' && tail[1] <= '0' + TASK_TOKENS_MAX &&
+               strcmp(tail + 2, "-tokens") == 0) {
+        tokens = tail[1] - '0';
+    } else {
+        swaps = number_after(tail, swaps, 1, TASK_POINTS_MAX);
+    }
+    if (swaps < 0) {
+        return false;
+    }
+    task_make_group(t, spec[0] == 'A', points, swaps, moved);
+    t->tokens = tokens;
+    if (tokens > 1) {
+        t->blank = task_add_symbol(t, "_", false);
+    }
+    return true;
+}
+
 static bool has_name(const char * spec, const char * name) {
     const size_t n = strlen(name);
     return strncmp(spec, name, n) == 0 && (spec[n] == ':' || spec[n] == '\0');
@@ -179,20 +219,13 @@ static bool make(struct task * t, const char * spec, const char * automaton, siz
         make_arithmetic(t, m5, has_name(spec, "mod-brackets"));
         return true;
     }
-    if (tail - spec == 2 && (spec[0] == 'S' || spec[0] == 'A') && spec[1] >= '2' &&
-            spec[1] <= '0' + TASK_POINTS_MAX) {
-        const int swaps = strcmp(tail, ":swaps") == 0
-                                  ? 1
-                                  : number_after(tail, TASK_POINTS_MAX, 1, TASK_POINTS_MAX);
-        if (swaps > 0) {
-            task_make_group(t, spec[0] == 'A', spec[1] - '0', swaps);
-            return true;
-        }
+    if (make_group(t, spec, tail)) {
+        return true;
     }
     if (strcmp(spec, "automaton") != 0) {
         return error_bad_input(err,
-                "there is no task '%s'; expected parity, mod:M, S3 to S%d, A3 to A%d, mod-arith, "
-                "mod-brackets or automaton",
+                "there is no task '%s'; expected parity, mod:M, S3 to S%d or A3 to A%d (alone or "
+                "with :swaps, :3-cycles, :4-tokens), mod-arith, mod-brackets or automaton",
                 spec, TASK_POINTS_MAX, TASK_POINTS_MAX);
     }
     if (automaton == NULL) {
@@ -260,38 +293,56 @@ int64_t task_length(const struct task * t, int64_t length) {
 // Streams
 //
 
-// An expression in brackets that has been opened but not closed.
+// A bracket that has been opened but not closed; the first of a stream is the whole expression.
 struct bracket {
-    int64_t right; // length of the right side
-    int     op;
-    int     value;    // of the left side
-    bool    has_left; // its value is known
+    int left; // value before the operator
+    int op;   // symbol; −1: none yet
+};
+
+// What remains to be drawn: an expression, or one symbol.
+struct piece {
+    int64_t length; // of the expression; 0: a symbol
+    int     symbol;
 };
 
 struct task_stream {
     const struct task * task;
     uint64_t            random[2];
     int64_t             length, done;
+    bool                ended; // by =
 
     int state; // TASK_SUM, TASK_AUTOMATON
 
     uint8_t product[TASK_POINTS_MAX]; // TASK_GROUP
+    int     late[TASK_TOKENS_MAX];    // the last letters; answers come after their blanks
 
     int terms;  // TASK_ARITHMETIC: value of everything before the last + or −
     int factor; // value of the product after it, with its sign
     int op;
 
-    struct bracket * open_brackets; // TASK_BRACKETS
-    int              n_open;
-    size_t           cap_open;
-    int64_t          pending;                    // length of the next expression; 0: none
-    int              queue[4], n_queue, i_queue; // remaining symbols of a short expression
-    int              value;                      // of the last complete expression
+    struct piece *   pieces; // TASK_BRACKETS: a stack, to draw
+    int              n_pieces;
+    size_t           cap_pieces;
+    struct bracket * brackets; // a stack, to find the answers
+    int              n_brackets;
+    size_t           cap_brackets;
+    bool             has_value, negative; // the innermost bracket's last operand; its sign
+    int              value;
 };
 
 // A number from 0 to n − 1. n is far below 2^64, so that the bias is negligible.
 static int64_t draw(struct task_stream * s, int64_t n) {
     return (int64_t) (xoroshiro128(s->random) % (uint64_t) n);
+}
+
+static void push_piece(struct task_stream * s, int64_t length, int symbol) {
+    program_grow(&s->pieces, &s->cap_pieces, (size_t) s->n_pieces + 1, sizeof(*s->pieces));
+    s->pieces[s->n_pieces++] = (struct piece) { length, symbol };
+}
+
+static void push_bracket(struct task_stream * s) {
+    program_grow(&s->brackets, &s->cap_brackets, (size_t) s->n_brackets + 1, sizeof(*s->brackets));
+    s->brackets[s->n_brackets++] = (struct bracket) { .op = -1 };
 }
 
 struct task_stream * task_stream_new(const struct task * task, uint64_t seed, int64_t length) {
@@ -300,127 +351,219 @@ struct task_stream * task_stream_new(const struct task * task, uint64_t seed, in
     xoroshiro128_seed(s->random, seed);
     s->length = length;
     s->state = task->kind == TASK_AUTOMATON ? task->start : 0;
-    s->pending = length - 1;
+    s->op = task->plus;
     for (int i = 0; i < TASK_POINTS_MAX; ++i) {
         s->product[i] = (uint8_t) i;
+    }
+    if (task->kind == TASK_BRACKETS) {
+        push_piece(s, length - 1, 0);
+        push_bracket(s);
     }
     return s;
 }
 
 void task_stream_free(struct task_stream * s) {
     if (s != NULL) {
-        free(s->open_brackets);
+        free(s->pieces);
+        free(s->brackets);
         free(s);
     }
 }
+
+//
+// Random symbols
+//
+
+// An expression of n symbols: 1: d   2: - d   3: ( d )   4: ( - d )
+// n ≥ 5: ( left op right ), where left has 1 to n − 4 symbols
+static int draw_brackets(struct task_stream * s) {
+    const struct task * t = s->task;
+    struct piece        p = s->pieces[--s->n_pieces];
+    while (p.length > 0) {
+        const int64_t n = p.length;
+        if (n >= 3) {
+            push_piece(s, 0, t->close);
+        }
+        if (n >= 5) {
+            const int64_t left = 1 + draw(s, n - 4);
+            push_piece(s, n - 3 - left, 0);
+            push_piece(s, 0, t->plus + (int) draw(s, 3));
+            push_piece(s, left, 0);
+        } else {
+            push_piece(s, 0, t->first_digit + (int) draw(s, t->modulus));
+            if (n % 2 == 0) {
+                push_piece(s, 0, t->minus);
+            }
+        }
+        if (n >= 3) {
+            push_piece(s, 0, t->open);
+        }
+        p = s->pieces[--s->n_pieces];
+    }
+    return p.symbol;
+}
+
+static int draw_symbol(struct task_stream * s) {
+    const struct task * t = s->task;
+    switch (t->kind) {
+        case TASK_GROUP:
+            return s->done % t->tokens > 0 ? t->blank : t->letters[draw(s, t->n_letters)];
+        case TASK_SUM:
+        case TASK_AUTOMATON: return t->letters[draw(s, t->n_letters)];
+        case TASK_ARITHMETIC:
+            return s->done == s->length - 1 ? t->equals
+                   : s->done % 2 == 0       ? t->first_digit + (int) draw(s, t->modulus)
+                                            : t->plus + (int) draw(s, 3);
+        case TASK_BRACKETS: break;
+    }
+    return s->done == s->length - 1 ? t->equals : draw_brackets(s);
+}
+
+//
+// Answers
+//
 
 static int reduce(const struct task * t, int64_t x) {
     const int m = t->modulus;
     return (int) ((x % m + m) % m);
 }
 
-// d op d op … d =, with value = terms + factor
-static void next_arithmetic(struct task_stream * s, int32_t * symbol, int32_t * answer) {
+static bool is_digit(const struct task * t, int symbol) {
+    return symbol >= t->first_digit && symbol < t->first_digit + t->modulus;
+}
+
+static bool is_operator(const struct task * t, int symbol) {
+    return symbol == t->plus || symbol == t->minus || symbol == t->times;
+}
+
+// The symbol does not fit.
+static bool refuse(
+        const struct task_stream * s, int symbol, const char * expected, struct lrnn_error * err) {
+    return error_bad_input(err, "letter %" PRId64 " is '%s', expected %s", s->done + 1,
+            s->task->symbols[symbol], expected);
+}
+
+// value = terms + factor
+static bool take_arithmetic(
+        struct task_stream * s, int symbol, int32_t * answer, struct lrnn_error * err) {
     const struct task * t = s->task;
-    if (s->done == s->length - 1) {
-        *symbol = t->equals;
-        *answer = t->first_digit + reduce(t, s->terms + s->factor);
-    } else if (s->done % 2 == 0) {
-        const int d = (int) draw(s, t->modulus);
-        if (s->done > 0 && s->op == t->times) {
-            s->factor = reduce(t, (int64_t) s->factor * d);
-        } else {
-            s->terms = reduce(t, s->terms + s->factor);
-            s->factor = s->done > 0 && s->op == t->minus ? reduce(t, -d) : d;
-        }
-        *symbol = t->first_digit + d;
-        *answer = t->first_digit + reduce(t, s->terms + s->factor);
+    const bool          digit = is_digit(t, symbol);
+    if (digit != (s->done % 2 == 0)) {
+        return refuse(s, symbol, digit ? "an operator or =" : "a digit", err);
+    }
+    if (!digit) {
+        s->op = symbol;
+    } else if (s->op == t->times) {
+        s->factor = reduce(t, (int64_t) s->factor * (symbol - t->first_digit));
     } else {
-        s->op = t->plus + (int) draw(s, 3);
-        *symbol = s->op;
-        *answer = -1;
+        const int d = symbol - t->first_digit;
+        s->terms = reduce(t, s->terms + s->factor);
+        s->factor = s->op == t->minus ? reduce(t, -d) : d;
     }
+    *answer = t->first_digit + reduce(t, s->terms + s->factor);
+    return true;
 }
 
-// Queues an expression of n symbols: 1: d   2: - d   3: ( d )   4: ( - d )
-static void queue_short(struct task_stream * s, int64_t n) {
+// ( left op right ), with the operands d, - d and ( … ); an answer at each ) and at =
+static bool take_brackets(
+        struct task_stream * s, int symbol, int32_t * answer, struct lrnn_error * err) {
     const struct task * t = s->task;
-    const int           d = (int) draw(s, t->modulus);
-    s->n_queue = s->i_queue = 0;
-    if (n >= 3) {
-        s->queue[s->n_queue++] = t->open;
-    }
-    if (n % 2 == 0) {
-        s->queue[s->n_queue++] = t->minus;
-    }
-    s->queue[s->n_queue++] = t->first_digit + d;
-    if (n >= 3) {
-        s->queue[s->n_queue++] = t->close;
-    }
-    s->value = n % 2 == 0 ? reduce(t, -d) : d;
-}
-
-// An expression of length n ≥ 5 is ( left op right ); the length of its left side is 1 to n − 4.
-static void next_brackets(struct task_stream * s, int32_t * symbol, int32_t * answer) {
-    const struct task * t = s->task;
-    *answer = -1;
-    if (s->done == s->length - 1) {
-        *symbol = t->equals;
+    struct bracket *    b = &s->brackets[s->n_brackets - 1];
+    const bool          inside = s->n_brackets > 1;
+    if (!s->has_value && is_digit(t, symbol)) {
+        const int d = symbol - t->first_digit;
+        s->value = s->negative ? reduce(t, -d) : d;
+        s->negative = false;
+        s->has_value = true;
+    } else if (!s->has_value && !s->negative && symbol == t->minus) {
+        s->negative = true;
+    } else if (!s->has_value && !s->negative && symbol == t->open) {
+        push_bracket(s);
+    } else if (s->has_value && inside && b->op < 0 && is_operator(t, symbol)) {
+        *b = (struct bracket) { .left = s->value, .op = symbol };
+        s->has_value = false;
+    } else if (s->has_value && symbol == (inside ? t->close : t->equals)) {
+        const int64_t x = b->left, y = s->value;
+        s->value = b->op < 0           ? s->value
+                   : b->op == t->plus  ? reduce(t, x + y)
+                   : b->op == t->minus ? reduce(t, x - y)
+                                       : reduce(t, x * y);
+        s->n_brackets -= inside;
         *answer = t->first_digit + s->value;
-    } else if (s->i_queue < s->n_queue) {
-        *symbol = s->queue[s->i_queue++];
-    } else if (s->pending > 4) {
-        program_grow(
-                &s->open_brackets, &s->cap_open, (size_t) s->n_open + 1, sizeof(*s->open_brackets));
-        struct bracket * f = &s->open_brackets[s->n_open++];
-        const int64_t    n = s->pending;
-        s->pending = 1 + draw(s, n - 4);
-        f->right = n - 3 - s->pending;
-        f->op = t->plus + (int) draw(s, 3);
-        f->has_left = false;
-        *symbol = t->open;
-    } else if (s->pending > 0) {
-        queue_short(s, s->pending);
-        s->pending = 0;
-        *symbol = s->queue[s->i_queue++];
-    } else if (!s->open_brackets[s->n_open - 1].has_left) {
-        struct bracket * f = &s->open_brackets[s->n_open - 1];
-        f->value = s->value;
-        f->has_left = true;
-        s->pending = f->right;
-        *symbol = f->op;
     } else {
-        const struct bracket * f = &s->open_brackets[--s->n_open];
-        const int64_t          a = f->value, b = s->value;
-        s->value = reduce(t, f->op == t->plus ? a + b : f->op == t->minus ? a - b : a * b);
-        *symbol = t->close;
+        return refuse(s, symbol,
+                s->negative     ? "a digit"
+                : !s->has_value ? "a digit, - or ("
+                : !inside       ? "=: every operator is inside brackets"
+                : b->op < 0     ? "an operator or )"
+                                : ")",
+                err);
     }
+    return true;
 }
 
-void task_stream_next(struct task_stream * s, int32_t * symbol, int32_t * answer) {
+// Finds the answer after a symbol. Drawn symbols always fit.
+static bool take_symbol(
+        struct task_stream * s, int symbol, int32_t * answer, struct lrnn_error * err) {
     const struct task * t = s->task;
+    bool                ok = true;
+    *answer = -1;
+    if (s->ended) {
+        return refuse(s, symbol, "nothing after =", err);
+    }
     switch (t->kind) {
-        case TASK_SUM: {
-            *symbol = t->letters[draw(s, t->n_letters)];
-            *answer = s->state = (s->state + *symbol) % t->modulus;
-        } break;
+        case TASK_SUM: *answer = s->state = (s->state + symbol) % t->modulus; break;
         case TASK_GROUP: {
-            *symbol = t->letters[draw(s, t->n_letters)];
-            uint8_t product[TASK_POINTS_MAX]; // (y ∘ x)(i) = y(x(i))
-            for (int i = 0; i < t->points; ++i) {
-                product[i] = s->product[t->elements[*symbol][i]];
+            const int  i = (int) (s->done % t->tokens);
+            const bool blank = t->tokens > 1 && symbol == t->blank;
+            if (blank != (i > 0)) {
+                return refuse(s, symbol, blank ? "a permutation" : "_", err);
             }
-            memcpy(s->product, product, (size_t) t->points);
+            s->late[i] = symbol;
+            if (i == t->tokens - 1) {
+                uint8_t product[TASK_POINTS_MAX]; // (y ∘ x)(i) = y(x(i))
+                for (int j = 0; j < t->points; ++j) {
+                    product[j] = s->product[t->elements[s->late[0]][j]];
+                }
+                memcpy(s->product, product, (size_t) t->points);
+            }
             *answer = task_find_element(t, s->product);
         } break;
         case TASK_AUTOMATON: {
-            const int64_t i = draw(s, t->n_letters);
-            *symbol = t->letters[i];
+            int i = 0;
+            while (i < t->n_letters && t->letters[i] != symbol) {
+                ++i;
+            }
+            if (i == t->n_letters) {
+                return refuse(s, symbol, "a letter of the automaton", err);
+            }
             s->state = t->next[i * (TASK_STATES_MAX + 1) + s->state];
             *answer = t->output[s->state];
         } break;
-        case TASK_ARITHMETIC: next_arithmetic(s, symbol, answer); break;
-        case TASK_BRACKETS: next_brackets(s, symbol, answer); break;
+        case TASK_ARITHMETIC: ok = take_arithmetic(s, symbol, answer, err); break;
+        case TASK_BRACKETS: ok = take_brackets(s, symbol, answer, err); break;
     }
+    s->ended = (t->kind == TASK_ARITHMETIC || t->kind == TASK_BRACKETS) && symbol == t->equals;
     s->done++;
+    return ok;
+}
+
+void task_stream_next(struct task_stream * s, int32_t * symbol, int32_t * answer) {
+    *symbol = draw_symbol(s);
+    take_symbol(s, *symbol, answer, NULL);
+}
+
+bool task_answers(const struct task * t, const int32_t * symbols, int64_t n, int32_t * answers,
+        struct lrnn_error * err) {
+    struct task_stream * s = task_stream_new(t, 0, n);
+    bool                 ok = true;
+    for (int64_t i = 0; i < n && ok; ++i) {
+        ok = take_symbol(s, symbols[i], &answers[i], err);
+    }
+    if (ok && s->n_brackets > 1) {
+        ok = error_bad_input(err, "the expression ends with %d open bracket%s", s->n_brackets - 1,
+                s->n_brackets > 2 ? "s" : "");
+    }
+    task_stream_free(s);
+    return ok;
 }

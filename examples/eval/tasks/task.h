@@ -5,12 +5,14 @@
 //     parity        0 1                      the number of ones so far, modulo 2
 //     mod:M         0 … M−1                  their sum modulo M: the word problem of Z_M
 //     S3 … S7       permutations, 12345 = e  the product x_1 ∘ … ∘ x_t; the newest acts first
-//     S5:2          the same, but only letters of at most two swaps are drawn (S5:swaps = S5:1)
+//     S5:swaps      the same, but only letters of at most one swap are drawn; S5:2: of at most two
+//     S5:3-cycles   only letters that move at most three points
+//     S5:4-tokens   each letter is followed by three _; its product comes at the third
 //     A4 … A7       the even permutations
-//     mod-arith     d + d * d … =            the value modulo 5, after every digit and at the end;
-//                                            * binds tighter
+//     mod-arith     d + d * d … =            the value modulo 5 so far; * binds tighter
 //     mod-arith:M   the same modulo M
-//     mod-brackets  ( ( d + d ) - d ) … =    the value modulo 5, at the end
+//     mod-brackets  ( ( d + d ) - d ) … =    the value modulo 5 of the pair of brackets, at each ),
+//                                            and of the whole, at =; mod-brackets:M
 //     automaton     letters                  the state of the automaton
 //
 // Symbols are words; the tokenizer of a model gives them ids.
@@ -31,6 +33,7 @@ void task_free(struct task * task);
 
 int task_n_symbols(const struct task * task);
 const char * task_symbol(const struct task * task, int i);
+int task_find_symbol(const struct task * t, const char * name); // −1: none
 bool task_is_answer(const struct task * task, int i);
 double task_chance(const struct task * task); // accuracy of a blind guess
 
@@ -46,3 +49,8 @@ void task_stream_free(struct task_stream * stream);
 // Returns the next symbol and the answer after it, or −1 if there is none. Call it at most `length`
 // times.
 void task_stream_next(struct task_stream * stream, int32_t * symbol, int32_t * answer);
+
+// Finds the answers after n given symbols; −1: none. A sequence that the task cannot have, such as
+// a bracket that is not closed, is an error of the kind bad input.
+bool task_answers(const struct task * task, const int32_t * symbols, int64_t n, int32_t * answers,
+        struct lrnn_error * err);

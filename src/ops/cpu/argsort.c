@@ -1,6 +1,6 @@
 // The order of the numbers of a row, as the routers of mixtures need it: the largest first.
 //
-// ggml's kernel passes its comparison to std::sort, which a NaN makes read outside the row. Here
+// ggml's kernel passes its comparison to std::sort, which may read outside a row with a NaN. Here
 // every row gives a permutation: NaN comes after all numbers, and equal numbers in their order. So
 // the rows that a router chooses exist, whatever the weights are.
 

@@ -25,8 +25,8 @@ void prefetch_from(struct ggml_lrnn_cpu_thread * t, int i) {
     }
 }
 
-// Continues with the next private product. Others have many columns, and memory does not set their
-// pace. Which experts come next may not be known yet.
+// Continues with the next private product. Other products have many columns and are not limited by
+// memory. Which experts come next may not be known yet.
 static bool next_product(struct ggml_lrnn_cpu_thread * t) {
     struct prefetch * f = &t->prefetch;
     while (++f->node < t->plan->n_nodes) {

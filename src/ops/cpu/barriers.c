@@ -155,8 +155,8 @@ static bool must_wait(const struct use * node, const struct use * earlier) {
            overlap(node->writes, node->n_writes, earlier->reads, earlier->n_reads);
 }
 
-// Private products between two barriers have row counters each, and those after the next barrier
-// others, from the second set. So a thread can clear its counters of the set that is not in use.
+// Each private product between two barriers has its own row counters. There are two sets of them,
+// used in turn from barrier to barrier, so a thread can clear its counters of the set not in use.
 enum { MAX_PRODUCTS = 8 };
 
 struct planner {
@@ -178,9 +178,8 @@ static void plan_barrier(struct planner * p, struct plan_step * step) {
     p->n_since = 0;
 }
 
-// ggml may compute RMS_NORM and the MUL that follows at the same time, without a look at the second
-// node, so there is a barrier before, between and after them. It does not do that on thread 0
-// alone.
+// ggml may fuse RMS_NORM with the MUL that follows and then never visits the second node, so there
+// is a barrier before, between and after them. It does not fuse on thread 0 alone.
 static bool may_be_fused(const struct ggml_cgraph * graph, int i, const struct plan_step * steps) {
     const struct ggml_tensor * node = graph->nodes[i];
     return (node->op == GGML_OP_RMS_NORM && !steps[i].is_alone) ||

@@ -136,9 +136,6 @@ SIMD_INLINE void vec2_store(float * p, vec2 x) {
 SIMD_INLINE vec2 vec2_set1(float x) {
     return (vec2) { vec_set1(x), vec_set1(x) };
 }
-SIMD_INLINE vec2 vec2_add(vec2 x, vec2 y) {
-    return (vec2) { x.a + y.a, x.b + y.b };
-}
 SIMD_INLINE vec2 vec2_sub(vec2 x, vec2 y) {
     return (vec2) { x.a - y.a, x.b - y.b };
 }
@@ -256,16 +253,6 @@ SIMD_INLINE void row_copy(float * out, const float * x, int64_t n) {
     }
     for (; i < n; ++i) {
         out[i] = x[i];
-    }
-}
-
-SIMD_INLINE void row_mul(float * out, const float * g, const float * x, int64_t n) {
-    int64_t i = 0;
-    for (; i + VEC <= n; i += VEC) {
-        vec_store(out + i, vec_load(g + i) * vec_load(x + i));
-    }
-    for (; i < n; ++i) {
-        out[i] = g[i] * x[i];
     }
 }
 

@@ -1,4 +1,4 @@
-// Activations that ggml computes number by number with the functions of the C library:
+// Activations for which ggml calls the C library once per number:
 //
 //     exp x,   sigmoid x = 1 / (1 + e^-x),   softplus x = log(1 + e^x)
 //

@@ -11,6 +11,7 @@ bool ggml_lrnn_cuda_forward(ggml_backend_cuda_context & ctx, ggml_tensor * dst) 
         case GGML_OP_HOUSEHOLDER_SCAN: cuda_householder_scan(ctx, dst); return true;
         case GGML_OP_SIGNED_SCAN: cuda_signed_scan(ctx, dst); return true;
         case GGML_OP_SHORT_CONV: cuda_short_conv(ctx, dst); return true;
+        case GGML_OP_LSTM_SCAN: cuda_lstm_scan(ctx, dst); return true;
         default: return false;
     }
 }
@@ -24,15 +25,15 @@ static bool on_cuda_device(const ggml_backend_buffer_t buffer) {
            ggml_backend_dev_backend_reg(dev) == ggml_backend_cuda_reg();
 }
 
-// The kernels support every shape that a builder accepts, if it fits a grid. The LSTM scan has no
-// kernel: its layers run on the CPU. The state must be in the memory of a CUDA device: the
-// scheduler would copy any other state, and the update of the copy would be lost.
+// The kernels support every shape that a builder accepts, if it fits a grid; the LSTM scan has
+// limits of its own. The state must be in the memory of a CUDA device: the scheduler would copy any
+// other state, and the update of the copy would be lost.
 bool ggml_lrnn_cuda_supports_op(const ggml_tensor * op) {
     const ggml_tensor * state = op->src[SCAN_SRC_STATE];
     if (state->view_src != nullptr) {
         state = state->view_src;
     }
-    return op->op != GGML_OP_LSTM_SCAN && launch_fits(op) &&
+    return (op->op != GGML_OP_LSTM_SCAN || cuda_lstm_fits(op)) && launch_fits(op) &&
            (state->buffer == nullptr || on_cuda_device(state->buffer));
 }
 

@@ -10,6 +10,8 @@
 void cuda_householder_scan(ggml_backend_cuda_context & ctx, const ggml_tensor * dst);
 void cuda_signed_scan(ggml_backend_cuda_context & ctx, const ggml_tensor * dst);
 void cuda_short_conv(ggml_backend_cuda_context & ctx, const ggml_tensor * dst);
+void cuda_lstm_scan(ggml_backend_cuda_context & ctx, const ggml_tensor * dst);
+bool cuda_lstm_fits(const ggml_tensor * op); // false: a head is too long for a block
 
 // The device of a context, for path-cost.h
 static inline path_gpu gpu_of(const ggml_backend_cuda_context & ctx) {

@@ -4,6 +4,7 @@
 #include "kit/ptx/ptx-opcodes.h"
 #include "kit/ptx/ptx.h"
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -29,12 +30,15 @@ const std::unordered_map<std::string, form> & alu_forms() {
     { name, { OP_##id, { letter<to>() }, { letter<A>(), letter<B>() } } },
 #define ALU3(id, name, to, A, B, C, ...) \
     { name, { OP_##id, { letter<to>() }, { letter<A>(), letter<B>(), letter<C>() } } },
+#define ALU4(id, name, to, A, B, C, D, ...) \
+    { name, { OP_##id, { letter<to>() }, { letter<A>(), letter<B>(), letter<C>(), letter<D>() } } },
 #define SETP(id, name, A, ...) { name, { OP_##id, { 'p' }, { letter<A>(), letter<A>() } } },
 #define PRED(id, name, ...)    { name, { OP_##id, { 'p' }, { 'p', 'p' } } },
 #include "kit/ptx/ptx-alu.h"
 #undef ALU1
 #undef ALU2
 #undef ALU3
+#undef ALU4
 #undef SETP
 #undef PRED
         { "not.pred", { OP_not_pred, "p", "p" } },
@@ -47,8 +51,22 @@ const std::unordered_map<std::string, form> & alu_forms() {
         { "selp.b64", { OP_selp_64, "d", "ddp" } },
         { "selp.u64", { OP_selp_64, "d", "ddp" } },
         { "selp.f64", { OP_selp_64, "d", "ddp" } },
+        { "selp.s16", { OP_selp_32, "h", "hhp" } },
+        { "selp.b16", { OP_selp_32, "h", "hhp" } },
+        { "selp.s64", { OP_selp_64, "d", "ddp" } },
         { "ret", { OP_ret, "", "" } },
+        { "exit", { OP_ret, "", "" } },
+        { "trap", { OP_trap, "", "" } },
+        { "membar.gl", { OP_nop, "", "" } }, // threads of a grid run one after another
+        { "fence.acq_rel.gpu", { OP_nop, "", "" } },
+        { "bar.warp.sync", { OP_warp_barrier, "", "w" } },
+        { "vote.sync.all.pred", { OP_vote, "p", "pw" } },
+        { "vote.sync.any.pred", { OP_vote, "p", "pw" } },
+        { "redux.sync.add.s32", { OP_vote, "w", "ww" } },
+        { "vote.sync.ballot.b32", { OP_vote, "w", "pw" } },
+        { "movmatrix.sync.aligned.m8n8.trans.b16", { OP_movmatrix, "w", "w" } },
         { "griddepcontrol.wait", { OP_nop, "", "" } }, // launches run one after another
+        { "griddepcontrol.launch_dependents", { OP_nop, "", "" } },
         { "cp.async.commit_group", { OP_copy_commit, "", "" } },
     };
     return all;
@@ -56,12 +74,12 @@ const std::unordered_map<std::string, form> & alu_forms() {
 
 class decoder {
   public:
-    decoder(const kernel_text & text, const std::string & file, kernel * k)
-        : t_(text), file_(file), k_(k) {}
+    decoder(const module_text & all, const std::map<std::string, uint64_t> & symbols,
+            const kernel_text & text, const std::string & file, kernel * k)
+        : all_(all), t_(text), file_(file), k_(k), addresses_(symbols.begin(), symbols.end()) {}
 
     std::string run() {
         k_->name = t_.name;
-        k_->param_bytes = t_.param_bytes;
         k_->max_threads = t_.max_threads;
         std::fill(k_->special, k_->special + N_SPECIAL, -1);
         for (const declaration & d : t_.registers) {
@@ -72,7 +90,7 @@ class decoder {
                 }
             }
         }
-        place_shared();
+        place_variables();
         for (const statement & s : t_.code) {
             if (error_.empty()) {
                 decode(s);
@@ -103,16 +121,38 @@ class decoder {
         }
     }
 
-    // Variables are kept apart, so that an index out of bounds of one is found.
-    void place_shared() {
+    void place_variables() {
+        for (const variable_text & v : t_.params) { // they have their own space
+            k_->param_bytes = (k_->param_bytes + v.align - 1) / v.align * v.align;
+            k_->params.push_back({ k_->param_bytes, v.size });
+            addresses_[v.name] = k_->param_bytes;
+            k_->param_bytes += v.size;
+        }
+        for (const variable_text & v : t_.local) {
+            k_->local_bytes = (k_->local_bytes + v.align - 1) / v.align * v.align;
+            addresses_[v.name] = LOCAL_WINDOW + k_->local_bytes;
+            k_->local_bytes += v.size;
+        }
+        // Shared variables are kept apart, so that an index out of bounds of one is found.
         enum { GAP = 256 };
         uint32_t at = GAP;
-        addresses_[t_.param] = 0; // parameters have their own space
-        for (const shared_variable & v : t_.shared) {
-            at = (at + v.align - 1) / v.align * v.align;
-            addresses_[v.name] = at;
-            k_->variables.push_back({ at, v.size });
-            at += v.size + GAP;
+        for (const auto * list : { &t_.shared, &all_.shared }) {
+            for (const variable_text & v : *list) {
+                if (v.size > 0) {
+                    at = (at + v.align - 1) / v.align * v.align;
+                    addresses_[v.name] = at;
+                    k_->variables.push_back({ at, v.size });
+                    at += v.size + GAP;
+                }
+            }
+        }
+        at = (at + GAP - 1) / GAP * GAP;
+        k_->dynamic = (int) k_->variables.size();
+        k_->variables.push_back({ at, 0 });
+        for (const variable_text & v : all_.shared) {
+            if (v.size == 0) { // all names of the dynamic memory mean the same bytes
+                addresses_[v.name] = at;
+            }
         }
         k_->shared_bytes = at;
     }
@@ -134,7 +174,7 @@ class decoder {
     int special_of(const std::string & name) {
         static const char * const names[N_SPECIAL] = { "%tid.x", "%tid.y", "%tid.z", "%ntid.x",
             "%ntid.y", "%ntid.z", "%ctaid.x", "%ctaid.y", "%ctaid.z", "%nctaid.x", "%nctaid.y",
-            "%nctaid.z", "%laneid" };
+            "%nctaid.z", "%laneid", "%warpid" };
         for (int i = 0; i < N_SPECIAL; ++i) {
             if (name == names[i]) {
                 if (k_->special[i] < 0) {
@@ -220,6 +260,7 @@ class decoder {
     void decode(const statement & s) {
         now_ = &s;
         instruction i;
+        i.op = OP_nop;
         memset(i.dst, 0, sizeof(i.dst));
         memset(i.src, 0, sizeof(i.src));
         i.line = s.line;
@@ -229,9 +270,19 @@ class decoder {
             i.negated = s.guard[0] == '!';
             i.guard = (int16_t) target(s.guard.substr(i.negated), WIDTH_PRED);
         }
-        const auto alu = alu_forms().find(s.name);
+        const auto alu = alu_forms().find(is_wide_cvt(s) ? s.name + ".wide" : s.name);
         if (alu != alu_forms().end()) {
             decode_alu(alu->second, &i);
+            if (i.op == OP_vote) {
+                i.offset = s.name == "vote.sync.all.pred"   ? VOTE_ALL
+                           : s.name == "vote.sync.any.pred" ? VOTE_ANY
+                           : s.name == "redux.sync.add.s32" ? VOTE_SUM
+                                                            : VOTE_BALLOT;
+            }
+        } else if (s.name.compare(0, 5, "call.") == 0 || starts(s, "ld.param", "[retval0")) {
+            i.op = OP_trap;
+        } else if (s.name.compare(0, 8, "st.param") == 0) {
+            i.op = OP_nop; // an argument of a call
         } else if (s.name == "bra" || s.name == "bra.uni") {
             expect_operands(1);
             const auto label = t_.labels.find(s.operands.empty() ? "" : s.operands[0]);
@@ -242,11 +293,21 @@ class decoder {
                 i.offset = label->second;
             }
         } else if (s.name == "mov.b64") {
-            decode_mov_b64(&i);
+            decode_mov(&i, WIDTH_64, OP_mov_u64, OP_pack, OP_unpack);
+        } else if (s.name == "mov.b32") {
+            decode_mov(&i, WIDTH_32, OP_mov_u32, OP_pack_16, OP_unpack_16);
+        } else if (s.name.compare(0, 5, "atom.") == 0 || s.name.compare(0, 4, "red.") == 0) {
+            decode_atom(&i);
+        } else if (s.name.compare(0, 9, "ldmatrix.") == 0) {
+            decode_ldmatrix(&i);
         } else if (s.name.compare(0, 3, "ld.") == 0 || s.name.compare(0, 3, "st.") == 0) {
             decode_access(&i);
-        } else if (s.name == "cp.async.ca.shared.global" || s.name == "cp.async.cg.shared.global") {
+        } else if (s.name.compare(0, 25, "cp.async.ca.shared.global") == 0 ||
+                   s.name.compare(0, 25, "cp.async.cg.shared.global") == 0) {
             decode_copy(&i);
+        } else if (s.name == "cp.async.wait_all") {
+            i.op = OP_copy_wait;
+            i.offset = -1; // also what was not committed
         } else if (s.name == "cp.async.wait_group") {
             expect_operands(1);
             i.op = OP_copy_wait;
@@ -259,12 +320,22 @@ class decoder {
             }
         } else if (s.name.compare(0, 10, "shfl.sync.") == 0) {
             decode_shuffle(&i);
-        } else if (s.name == "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32") {
+        } else if (s.name.compare(0, 17, "mma.sync.aligned.") == 0) {
             decode_mma(&i);
         } else {
             fail("unknown instruction");
         }
         k_->code.push_back(i);
+    }
+
+    // cvt may read the lower half of a register
+    bool is_wide_cvt(const statement & s) const {
+        if (s.name.compare(0, 4, "cvt.") != 0 || s.operands.size() != 2 ||
+                s.name.compare(s.name.size() - 2, 2, "64") == 0) {
+            return false;
+        }
+        const auto r = registers_.find(s.operands[1]);
+        return r != registers_.end() && r->second.bits == WIDTH_64;
     }
 
     void decode_alu(const form & f, instruction * i) {
@@ -287,39 +358,46 @@ class decoder {
                     fail("! before a number");
                 }
             }
-            i->src[x] = (uint16_t) source(operand, width_of(f.src[x]));
+            width      bits = width_of(f.src[x]);
+            const auto r = registers_.find(operand);
+            const bool narrow = bits == WIDTH_16 || bits == WIDTH_32;
+            if (narrow && r != registers_.end() && now_->name.compare(0, 4, "cvt.") == 0 &&
+                    (r->second.bits == WIDTH_16 || r->second.bits == WIDTH_32)) {
+                bits = r->second.bits; // cvt may read a part of a register; both take 32 bits here
+            }
+            i->src[x] = (uint16_t) source(operand, bits);
         }
     }
 
+    static bool starts(const statement & s, const char * name, const char * last) {
+        return s.name.find(name) == 0 && !s.operands.empty() && s.operands.back().find(last) == 0;
+    }
+
     // mov.b64 d, s;   mov.b64 {a, b}, d;   mov.b64 d, {a, b}
-    void decode_mov_b64(instruction * i) {
+    void decode_mov(instruction * i, width bits, opcode move, opcode pack, opcode unpack) {
         expect_operands(2);
         if (!error_.empty()) {
             return;
         }
+        const width         half = (width) (bits - 1);
         const std::string & to = now_->operands[0];
         const std::string & from = now_->operands[1];
         if (to[0] == '{') {
-            i->op = OP_unpack;
+            i->op = unpack;
             i->n_dst = 2;
             i->n_src = 1;
             for (int x = 0; x < 2; ++x) {
-                i->dst[x] = (uint16_t) target(elements(to).at(x), WIDTH_32);
+                i->dst[x] = (uint16_t) target(elements(to).at(x), half);
             }
-            i->src[0] = (uint16_t) source(from, WIDTH_64);
+            i->src[0] = (uint16_t) source(from, bits);
         } else {
-            i->dst[0] = (uint16_t) target(to, WIDTH_64);
+            i->dst[0] = (uint16_t) target(to, bits);
             i->n_dst = 1;
-            if (from[0] == '{') {
-                i->op = OP_pack;
-                i->n_src = 2;
-                for (int x = 0; x < 2; ++x) {
-                    i->src[x] = (uint16_t) source(elements(from).at(x), WIDTH_32);
-                }
-            } else {
-                i->op = OP_mov_u64;
-                i->n_src = 1;
-                i->src[0] = (uint16_t) source(from, WIDTH_64);
+            i->op = from[0] == '{' ? pack : move;
+            i->n_src = from[0] == '{' ? 2 : 1;
+            for (int x = 0; x < i->n_src; ++x) {
+                i->src[x] = (uint16_t) (from[0] == '{' ? source(elements(from).at(x), half)
+                                                       : source(from, bits));
             }
         }
     }
@@ -347,7 +425,7 @@ class decoder {
     // ld.space.vN.type and st.space.vN.type
     void decode_access(instruction * i) {
         static const std::unordered_map<std::string, int> spaces = { { "param", 0 },
-            { "global", 1 }, { "shared", 2 } };
+            { "global", 1 }, { "const", 1 }, { "shared", 2 }, { "local", 3 } };
         std::istringstream                                in(now_->name);
         std::vector<std::string>                          parts;
         for (std::string part; std::getline(in, part, '.');) {
@@ -357,9 +435,15 @@ class decoder {
         if (!error_.empty()) {
             return;
         }
+        const auto hint = [](const std::string & p) {
+            return p == "nc" || p == "volatile" || p == "relaxed" || p == "acquire" ||
+                   p == "release" || p == "gpu" || p == "sys" || p == "cs" || p == "cg" ||
+                   p.compare(0, 2, "L1") == 0 || p.compare(0, 2, "L2") == 0;
+        };
+        parts.erase(std::remove_if(parts.begin() + 1, parts.end(), hint), parts.end());
         const bool load = parts[0] == "ld";
         size_t     x = 1;
-        int        space = 3; // generic
+        int        space = 3; // generic, and local, which is a window of it
         if (spaces.count(parts[x]) > 0) {
             space = spaces.at(parts[x++]);
         }
@@ -431,7 +515,7 @@ class decoder {
         if (partial) {
             i->src[2] = (uint16_t) source(now_->operands[3], WIDTH_32);
         }
-        if (now_->name == "cp.async.cg.shared.global"
+        if (now_->name.compare(0, 11, "cp.async.cg") == 0
                         ? i->bytes != 16
                         : i->bytes != 4 && i->bytes != 8 && i->bytes != 16) {
             fail("expected another number of bytes");
@@ -470,35 +554,111 @@ class decoder {
 
     // mma d, a, b, c
     void decode_mma(instruction * i) {
-        static const size_t sizes[4] = { 4, 4, 2, 4 };
+        static const struct {
+            const char * name;
+            opcode       op;
+            size_t       sizes[4];
+        } all[] = {
+            { "m16n8k8.row.col.f32.tf32.tf32.f32", OP_mma, { 4, 4, 2, 4 } },
+            { "m16n8k16.row.col.f32.f16.f16.f32", OP_mma_f16, { 4, 4, 2, 4 } },
+            { "m16n8k16.row.col.f16.f16.f16.f16", OP_mma_f16, { 2, 4, 2, 2 } },
+            { "m16n8k16.row.col.f32.bf16.bf16.f32", OP_mma_bf16, { 4, 4, 2, 4 } },
+            { "m16n8k16.row.col.s32.s8.s8.s32", OP_mma_s8, { 4, 2, 1, 4 } },
+            { "m16n8k32.row.col.s32.s8.s8.s32", OP_mma_s8, { 4, 4, 2, 4 } },
+        };
         expect_operands(4);
-        i->op = OP_mma;
-        k_->has_mma = true;
-        i->n_dst = 4;
-        i->n_src = 10;
-        for (int x = 0, n = 0; x < 4 && error_.empty(); ++x) {
-            const std::vector<std::string> all = elements(now_->operands[x]);
-            if (all.size() != sizes[x]) {
-                fail("a fragment of the wrong size");
+        const std::string shape = now_->name.substr(17);
+        for (const auto & one : all) {
+            if (shape == one.name) {
+                i->op = one.op;
+                k_->has_mma = k_->has_mma || one.op == OP_mma;
+                for (int x = 0; x < 4 && error_.empty(); ++x) {
+                    add_fragment(i, now_->operands[x], one.sizes[x], x == 0);
+                }
                 return;
             }
-            for (size_t e = 0; e < all.size(); ++e) {
-                if (x == 0) {
-                    i->dst[e] = (uint16_t) target(all[e], WIDTH_32);
-                } else {
-                    i->src[n++] = (uint16_t) source(all[e], WIDTH_32);
-                }
+        }
+        fail("unknown instruction");
+    }
+
+    void add_fragment(instruction * i, const std::string & text, size_t size, bool result) {
+        const std::vector<std::string> all = elements(text);
+        if (all.size() != size) {
+            fail("a fragment of the wrong size");
+            return;
+        }
+        for (const std::string & one : all) {
+            if (result) {
+                i->dst[i->n_dst++] = (uint16_t) target(one, WIDTH_32);
+            } else {
+                i->src[i->n_src++] = (uint16_t) source(one, WIDTH_32);
             }
         }
     }
 
+    // ldmatrix.sync.aligned.m8n8.xN[.trans][.shared].b16 {…}, [address]
+    void decode_ldmatrix(instruction * i) {
+        const std::string & n = now_->name;
+        const size_t        x = n.find(".x");
+        expect_operands(2);
+        if (x == std::string::npos || n.find("m8n8") == std::string::npos || !error_.empty()) {
+            fail("unknown instruction");
+            return;
+        }
+        const bool shared = n.find(".shared") != std::string::npos;
+        i->op = OP_ldmatrix;
+        i->sign = n.find(".trans") != std::string::npos;
+        i->n_src = 1;
+        i->bytes = 16;
+        i->src[0] = (uint16_t) address(now_->operands[1], i, shared ? WIDTH_32 : WIDTH_64);
+        i->wide = (uint8_t) ((wide_address_ << 7) | shared);
+        add_fragment(i, now_->operands[0], (size_t) (n[x + 2] - '0'), true);
+    }
+
+    // atom.space.op.type d, [address], b;   red.space.op.type [address], b
+    void decode_atom(instruction * i) {
+        static const char * const names[] = { "add", "max", "min", "exch", "or" };
+        std::istringstream        in(now_->name);
+        std::string               part, type;
+        const bool                result = now_->name[0] == 'a';
+        bool                      shared = false;
+        int                       op = -1;
+        expect_operands(result ? 3 : 2);
+        while (error_.empty() && std::getline(in, part, '.')) {
+            shared = shared || part == "shared";
+            for (int x = 0; x < 5; ++x) {
+                op = part == names[x] ? x : op;
+            }
+            type = part;
+        }
+        if (op < 0 || (type != "u32" && type != "s32" && type != "f32" && type != "b32")) {
+            fail("unknown instruction");
+            return;
+        }
+        i->op = OP_atom;
+        i->bytes = 4;
+        i->sign = type == "s32";
+        i->negate = type == "f32"; // this is no predicate
+        i->n_src = 2;
+        const size_t first = result ? 1 : 0;
+        i->src[0] = (uint16_t) address(now_->operands[first], i, shared ? WIDTH_32 : WIDTH_64);
+        i->wide = (uint8_t) ((wide_address_ << 7) | shared);
+        i->src[1] = (uint16_t) source(now_->operands[first + 1], WIDTH_32);
+        i->wide |= (uint8_t) (op << 1);
+        if (result) {
+            i->dst[0] = (uint16_t) target(now_->operands[0], WIDTH_32);
+            i->n_dst = 1;
+        }
+    }
+
+    const module_text &                       all_;
     const kernel_text &                       t_;
     std::string                               file_;
     kernel *                                  k_;
+    std::unordered_map<std::string, uint64_t> addresses_;
     const statement *                         now_ = nullptr;
     bool                                      wide_address_ = false;
     std::unordered_map<std::string, reg>      registers_;
-    std::unordered_map<std::string, uint32_t> addresses_;
     std::map<std::pair<uint64_t, bool>, int>  constants_;
     std::string                               error_;
 };
@@ -543,15 +703,20 @@ bool apply(const edit & e, std::string * text) {
 
 } // namespace
 
-std::string module::parse(const std::string & text, const std::string & name) {
-    std::vector<kernel_text> all;
-    std::string              error = parse_text(text, name, &all);
-    for (const kernel_text & one : all) {
+std::string module::decode(const module_text & text, const std::string & name) {
+    std::string error;
+    for (const kernel_text & one : text.kernels) {
         if (error.empty()) {
-            error = decoder(one, name, &kernels[one.name]).run();
+            error = decoder(text, symbols, one, name, &kernels[one.name]).run();
         }
     }
     return error;
+}
+
+std::string module::parse(const std::string & text, const std::string & name) {
+    module_text       all;
+    const std::string error = parse_text(text, name, &all);
+    return error.empty() ? decode(all, name) : error;
 }
 
 std::string module::load(const std::string & path, const edit * change) {

@@ -31,6 +31,7 @@ struct warp {
 
     std::vector<u32>  regs;    // [units][32 lanes]
     std::vector<u32>  defined; // lanes, per unit
+    std::vector<char> local;   // [32 lanes][bytes]
     std::vector<copy> copies[WARP];
     int               group[WARP];
 };
@@ -64,7 +65,14 @@ class executor {
 
     bool access(warp & w, const instruction & i, u32 active);
     bool load_param(warp & w, const instruction & i, u32 active);
-    bool shuffle(warp & w, const instruction & i, u32 active);
+    char * own(warp & w, int lane, uint64_t at, unsigned bytes);
+    char * in_shared(const instruction & i, uint64_t at, unsigned bytes, int thread);
+    bool needs_defined(const warp & w, const instruction & i, u32 active) const;
+    static u32 undefined_choice(const warp & w, const instruction & i, u32 active, u32 p);
+    bool update(warp & w, const instruction & i, u32 active);
+    void vote_of(warp & w, const instruction & i, u32 active);
+    bool matrix(warp & w, const instruction & i, u32 active);
+    bool shuffle(warp & w, const instruction & i, u32 active, u32 * missing);
     bool multiply(warp & w, const instruction & i, u32 active);
     bool copy_begin(warp & w, const instruction & i, u32 active);
     bool copy_wait(warp & w, const instruction & i, u32 active);

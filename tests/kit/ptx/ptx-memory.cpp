@@ -23,10 +23,14 @@ void memory::add(const std::string & name, void * data, size_t size, use how) {
     ranges_.push_back(std::move(r));
 }
 
-void memory::set_shared(const kernel & k) {
-    kernel_ = &k;
-    shared_.resize(k.shared_bytes);
-    words_.resize((k.shared_bytes + 3) / 4);
+void memory::set_shared(const kernel & k, uint32_t dynamic) {
+    variables_ = k.variables;
+    if (k.dynamic >= 0) {
+        variables_[(size_t) k.dynamic].size = dynamic;
+    }
+    const size_t bytes = k.shared_bytes + dynamic;
+    shared_.resize(bytes);
+    words_.resize((bytes + 3) / 4);
 }
 
 void memory::begin_launch() {
@@ -87,6 +91,10 @@ bool memory::touch(shadow & s, bool write, int thread, bool is_shared) {
                        : "read before the cp.async to it was waited for";
         return false;
     }
+    if (!strict_) {
+        s.defined = s.defined || write;
+        return true;
+    }
     if (written_now || (write && read_now)) {
         error_ = std::string("a race: ") + (write ? "written" : "read") + " by thread " +
                  std::to_string(thread) + ", " + (written_now ? "written" : "read") +
@@ -141,7 +149,7 @@ char * memory::global(uint64_t address, unsigned bytes, bool write, int thread) 
 }
 
 bool memory::in_variable(uint64_t address, unsigned bytes) const {
-    const auto & all = kernel_->variables;
+    const auto & all = variables_;
     const auto   next = std::upper_bound(all.begin(), all.end(), address,
               [](uint64_t a, const variable & v) { return a < v.offset; });
     return next != all.begin() && address + bytes <= (next - 1)->offset + (next - 1)->size;
@@ -168,6 +176,14 @@ char * memory::shared(uint64_t address, unsigned bytes, bool write, int thread) 
     return &shared_[address];
 }
 
+void memory::undefine_global(uint64_t, unsigned) {} // a strict memory is never given such values
+
+void memory::undefine_shared(uint64_t address, unsigned bytes) {
+    for (uint64_t w = address / 4; w <= (address + bytes - 1) / 4; ++w) {
+        words_[w].defined = false;
+    }
+}
+
 // The target counts as written at both ends, the source as read.
 bool memory::copy_begin(uint64_t to, uint64_t from, unsigned bytes, bool read, int thread) {
     if ((read && global(from, bytes, false, thread) == nullptr) ||
@@ -185,13 +201,17 @@ bool memory::copy_end(uint64_t to, uint64_t from, unsigned bytes, bool read, int
         words_[w].pending = false;
     }
     const char * source = read ? global(from, bytes, false, thread) : nullptr;
-    if (source != nullptr && undefined_ != 0) {
+    const bool   undefined = source != nullptr && undefined_ != 0;
+    if (undefined && strict_) {
         error_ = "cp.async from memory that nobody has written";
         return false;
     }
     char * target = source != nullptr || !read ? shared(to, bytes, true, thread) : nullptr;
     if (target == nullptr) {
         return false;
+    }
+    if (undefined) {
+        undefine_shared(to, bytes);
     }
     if (read) {
         memcpy(target, source, bytes);

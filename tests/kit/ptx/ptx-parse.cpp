@@ -11,18 +11,23 @@ class parser {
   public:
     parser(const std::string & text, const std::string & file) : text_(text), file_(file) {}
 
-    bool run(std::vector<kernel_text> * out) {
+    bool run(module_text * out) {
         for (skip(); ok() && at_ < text_.size(); skip()) {
             const std::string word = read_word();
             if (word == ".version" || word == ".target" || word == ".address_size") {
                 skip_past('\n');
-            } else if (word == ".visible" || word == ".weak") {
+            } else if (word == ".visible" || word == ".weak" || word == ".extern") {
                 continue;
-            } else if (word == ".global") { // tables of other files
+            } else if (word == ".global" || word == ".const") {
+                read_variable(&out->variables);
+            } else if (word == ".shared") {
+                read_variable(&out->shared);
+            } else if (word ==
+                       ".func") { // declares vprintf or __assertfail; to call it is an error
                 skip_past(';');
             } else if (word == ".entry") {
-                out->emplace_back();
-                read_kernel(&out->back());
+                out->kernels.emplace_back();
+                read_kernel(&out->kernels.back());
             } else {
                 fail("unknown directive " + word);
             }
@@ -84,7 +89,7 @@ class parser {
         const size_t from = at_;
         while (at_ < text_.size() && peek() != 0 && in_word(peek())) {
             ++at_;
-            if (text_[at_ - 1] == ':') {
+            if (text_[at_ - 1] == ':' && peek() != ':' && text_[at_ - 2] != ':') { // not L2::128B
                 break;
             }
         }
@@ -121,34 +126,30 @@ class parser {
         return n;
     }
 
-    // .entry name(.param .align 8 .b8 name[120]) .maxntid 128, 1, 1 .minnctapersm 4 { ... }
+    // .entry name(.param .align 8 .b8 a[120], .param .u64 b) .maxntid 128, 1, 1 { ... }
     void read_kernel(kernel_text * k) {
         k->name = read_word();
         expect('(');
         while (ok() && !take(')')) {
-            const std::string word = read_word();
-            if (word == ".align") {
-                read_number();
-            } else if (word[0] != '.') {
-                if (!k->param.empty()) {
-                    fail("a second parameter");
-                }
-                k->param = word;
-                expect('[');
-                k->param_bytes = read_number();
-                expect(']');
-            }
+            variable_text v;
+            read_word(); // .param
+            read_type_and_name(&v);
+            k->params.push_back(v);
+            take(',');
         }
         while (ok() && !take('{')) {
             const std::string word = read_word();
-            const uint32_t    first = read_number();
-            uint32_t          n = first;
+            if (word == ".noreturn") {
+                continue;
+            }
+            const uint32_t first = read_number();
+            uint32_t       n = first;
             while (take(',')) {
                 n *= read_number();
             }
             if (word == ".maxntid") {
                 k->max_threads = n;
-            } else if (word != ".minnctapersm") {
+            } else if (word != ".minnctapersm" && word != ".reqntid") {
                 fail("unknown directive " + word);
             }
         }
@@ -157,7 +158,7 @@ class parser {
                 ++depth;
             } else if (take('}')) {
                 --depth;
-            } else {
+            } else if (!take(';')) {
                 read_statement(k);
             }
         }
@@ -180,8 +181,10 @@ class parser {
         } else if (s.name == ".reg") {
             read_registers(k);
         } else if (s.name == ".shared") {
-            read_shared(k);
-        } else if (s.name == ".pragma") {
+            read_variable(&k->shared);
+        } else if (s.name == ".local") {
+            read_variable(&k->local);
+        } else if (s.name == ".pragma" || s.name == ".param") { // .param: of a call
             skip_past(';');
         } else if (s.name[0] == '.') {
             fail("unknown directive " + s.name);
@@ -221,45 +224,80 @@ class parser {
         declaration       d;
         if (type == ".pred") {
             d.bits = WIDTH_PRED;
-        } else if (type == ".b16") {
+        } else if (type == ".b16" || type == ".f16" || type == ".u16") {
             d.bits = WIDTH_16;
-        } else if (type == ".b32" || type == ".f32") {
+        } else if (type == ".b32" || type == ".f32" || type == ".u32") {
             d.bits = WIDTH_32;
-        } else if (type == ".b64" || type == ".f64") {
+        } else if (type == ".b64" || type == ".f64" || type == ".u64") {
             d.bits = WIDTH_64;
         } else {
             fail("unknown type of a register, " + type);
             return;
         }
-        d.name = read_word();
-        d.count = 1;
-        if (take('<')) {
-            d.count = (int) read_number();
-            expect('>');
-        } else {
+        do {
+            d.name = read_word();
             d.count = 0; // one register without a number
-        }
+            if (take('<')) {
+                d.count = (int) read_number();
+                expect('>');
+            }
+            k->registers.push_back(d);
+        } while (take(','));
         expect(';');
-        k->registers.push_back(d);
     }
 
-    void read_shared(kernel_text * k) {
-        shared_variable v;
-        v.align = 1;
+    // .align 8 .b8 name[120] or .u64 name; returns the bytes of an element
+    uint32_t read_type_and_name(variable_text * v) {
         std::string word = read_word();
-        if (word == ".align") {
-            v.align = read_number();
+        uint32_t    align = 0;
+        while (ok() && (word == ".align" || word == ".ptr")) {
+            align = word == ".align" ? read_number() : align;
             word = read_word();
         }
-        const uint32_t size = (uint32_t) strtoul(word.c_str() + 2, nullptr, 10) / 8;
-        v.name = read_word();
-        v.size = size;
+        const uint32_t element = (uint32_t) strtoul(word.c_str() + 2, nullptr, 10) / 8;
+        v->name = read_word();
+        v->size = element;
         if (take('[')) {
-            v.size = size * read_number();
-            expect(']');
+            v->size = take(']') ? 0 : element * read_number();
+            if (v->size != 0) {
+                expect(']');
+            }
+        }
+        v->align = align != 0 ? align : element;
+        return element;
+    }
+
+    // … [= {1, 2, 3}];
+    void read_variable(std::vector<variable_text> * out) {
+        variable_text  v;
+        const uint32_t element = read_type_and_name(&v);
+        v.bytes.resize(v.size);
+        if (take('=')) {
+            const bool list = take('{');
+            size_t     at = 0;
+            do {
+                const std::string text = read_word_or_number();
+                const bool        hex = text.compare(0, 2, "0f") == 0;
+                const uint64_t    value = hex ? strtoull(text.c_str() + 2, nullptr, 16)
+                                              : (uint64_t) strtoll(text.c_str(), nullptr, 0);
+                if (at + element > v.bytes.size()) {
+                    fail("too many values");
+                    return;
+                }
+                memcpy(&v.bytes[at], &value, element);
+                at += element;
+            } while (take(','));
+            if (list) {
+                expect('}');
+            }
         }
         expect(';');
-        k->shared.push_back(v);
+        out->push_back(std::move(v));
+    }
+
+    std::string read_word_or_number() {
+        const bool minus = take('-');
+        return (minus ? "-" : "") + read_word();
     }
 
     const std::string & text_;
@@ -271,8 +309,7 @@ class parser {
 
 } // namespace
 
-std::string parse_text(
-        const std::string & text, const std::string & name, std::vector<kernel_text> * out) {
+std::string parse_text(const std::string & text, const std::string & name, module_text * out) {
     parser p(text, name);
     p.run(out);
     return p.error();

@@ -24,6 +24,7 @@ class block_runner {
             warp & x = warps_[w];
             x.first = (int) w * WARP;
             x.regs.resize((size_t) k.units * WARP);
+            x.local.resize((size_t) k.local_bytes * WARP);
             for (const constant & c : k.constants) {
                 for (int l = 0; l < WARP; ++l) {
                     executor::set(x, c.where, c.wide, l, c.value);
@@ -92,7 +93,7 @@ class block_runner {
         const unsigned t = (unsigned) thread;
         const unsigned all[] = { t % block_.x, t / block_.x % block_.y, t / (block_.x * block_.y),
             block_.x, block_.y, block_.z, at_[0], at_[1], at_[2], grid_.x, grid_.y, grid_.z,
-            t % WARP };
+            t % WARP, t / WARP };
         return all[s];
     }
 
@@ -171,7 +172,7 @@ class block_runner {
             const instruction & i = k_.code[(size_t) pc];
             u32                 active = mask;
             if (i.guard >= 0) {
-                if ((mask & ~w.defined[i.guard]) != 0) {
+                if ((mask & ~w.defined[i.guard]) != 0 && (mem_.strict() || i.op == OP_bra)) {
                     return fail(w, i, first_lane(mask & ~w.defined[i.guard]),
                             "an undefined value is used");
                 }
@@ -216,7 +217,14 @@ class block_runner {
                     put(w, pc + 1, mask, false);
                     return true;
                 case OP_shfl:
+                case OP_vote:
+                case OP_warp_barrier:
                 case OP_mma:
+                case OP_mma_f16:
+                case OP_mma_bf16:
+                case OP_mma_s8:
+                case OP_ldmatrix:
+                case OP_movmatrix:
                     if (active != w.live && !w.fragments.empty() && !all_here(w, i, active)) {
                         put_waiting(w, pc, mask);
                         return true;
@@ -242,10 +250,11 @@ class block_runner {
 
     // True if all lanes that a shuffle names are active
     bool all_here(warp & w, const instruction & i, u32 active) {
-        if (i.op == OP_mma || (active & ~w.defined[i.src[3]]) != 0) {
+        const int s = i.op == OP_shfl ? 3 : i.op == OP_vote ? 1 : i.op == OP_warp_barrier ? 0 : -1;
+        if (s < 0 || (active & ~w.defined[i.src[s]]) != 0) {
             return false;
         }
-        const u32 * masks = &w.regs[(size_t) i.src[3] * WARP];
+        const u32 * masks = &w.regs[(size_t) i.src[s] * WARP];
         for (int l = 0; l < WARP; ++l) {
             if ((active >> l & 1) != 0 && (masks[l] & w.live & ~active) != 0) {
                 return false;
@@ -310,7 +319,7 @@ class block_runner {
 } // namespace
 
 std::string launch(const kernel & k, extent grid, extent block, const void * args,
-        size_t args_bytes, memory & mem, mma_order order, counts * n) {
+        size_t args_bytes, memory & mem, mma_order order, counts * n, uint32_t dynamic) {
     const unsigned threads = block.x * block.y * block.z;
     if (args_bytes != k.param_bytes) {
         return k.name + " takes " + std::to_string(k.param_bytes) + " bytes of arguments; got " +
@@ -321,7 +330,7 @@ std::string launch(const kernel & k, extent grid, extent block, const void * arg
         return k.name + ": a GPU cannot launch this grid or block";
     }
     ++n->launches;
-    mem.set_shared(k);
+    mem.set_shared(k, dynamic);
     mem.begin_launch();
     block_runner runner(k, grid, block, (const char *) args, mem, order, n);
     for (unsigned z = 0; z < grid.z; ++z) {

@@ -23,9 +23,9 @@
 // - barriers that not all threads reach;
 // - launches with more threads than the kernel allows, or with arguments of another size.
 //
-// mma adds in one of several orders (kit/mma-model.h). Approximate instructions do not occur in our
-// kernels. Not modeled: time, caches, the memory model between threads that synchronize otherwise
-// than by barriers, and what ptxas makes of the PTX.
+// mma of TF32 adds in one of several orders (kit/mma-model.h), other mma in ascending order;
+// approximate instructions are computed exactly. Not modeled: time, caches, the memory model
+// between threads that synchronize otherwise than by barriers, and what ptxas makes of the PTX.
 
 #include "kit/mma-model.h"
 
@@ -54,24 +54,30 @@ struct declaration { // .reg .f32 %f<157>: count registers; without <>: one
     int         count;
 };
 
-struct shared_variable {
+struct variable_text { // in shared or local memory, a parameter, or a variable of a module
     std::string name;
-    uint32_t    align, size;
+    uint32_t    align = 1, size = 0; // size 0: as much shared memory as the launch asks for
+    std::vector<uint8_t> bytes;      // first values
 };
 
 struct kernel_text {
-    std::string                  name, param;
-    uint32_t                     param_bytes = 0;
-    uint32_t                     max_threads = 1024;
-    std::vector<declaration>     registers;
-    std::vector<shared_variable> shared;
-    std::vector<statement>       code;
-    std::map<std::string, int>   labels; // index into code
+    std::string                name;
+    std::vector<variable_text> params;
+    uint32_t                   max_threads = 1024;
+    std::vector<declaration>   registers;
+    std::vector<variable_text> shared, local;
+    std::vector<statement>     code;
+    std::map<std::string, int> labels; // index into code
+};
+
+struct module_text {
+    std::vector<kernel_text>   kernels;
+    std::vector<variable_text> variables; // .global and .const
+    std::vector<variable_text> shared;    // .extern .shared
 };
 
 // Returns an error; empty: none.
-std::string parse_text(
-        const std::string & text, const std::string & name, std::vector<kernel_text> * out);
+std::string parse_text(const std::string & text, const std::string & name, module_text * out);
 
 } // namespace ptx
 
@@ -101,7 +107,7 @@ struct instruction {
     int      line;       // of the file
 };
 
-struct variable { // in shared memory
+struct variable { // in shared memory or among the parameters
     uint32_t offset, size;
 };
 
@@ -125,12 +131,16 @@ enum special { // %tid.x etc.: registers that are set before the kernel begins
     NCTAID_Y,
     NCTAID_Z,
     LANEID,
+    WARPID,
     N_SPECIAL
 };
 
 struct kernel {
     std::string              name;
+    std::vector<variable>    params; // of the launch: a multiple of its size from the beginning
     uint32_t                 param_bytes = 0;
+    uint32_t                 local_bytes = 0; // of a thread
+    int                      dynamic = -1;    // variable whose size the launch sets
     uint32_t                 max_threads = 1024;
     uint32_t                 units = 0; // registers
     bool                     has_mma = false;
@@ -152,11 +162,13 @@ struct edit {
 #define PTX_SWAP "<swap>"
 
 struct module {
-    std::map<std::string, kernel> kernels;
+    std::map<std::string, kernel>   kernels;
+    std::map<std::string, uint64_t> symbols; // addresses of variables that the kernels use
 
     // Parses a text or a file and adds its kernels; with an edit, only the edited one. Returns an
     // error; empty: none.
     std::string parse(const std::string & text, const std::string & name);
+    std::string decode(const module_text & text, const std::string & name);
     std::string load(const std::string & path, const edit * change = nullptr);
 };
 
@@ -182,12 +194,19 @@ struct shadow {
 
 class memory {
   public:
-    memory() : epoch_(1), launch_(1), block_(1) {}
+    // strict: reports races, and values that nobody has written when they are used. Otherwise such
+    // values may be copied and computed with, and what they reach is as undefined as they are; they
+    // must not be addresses or conditions of branches.
+    explicit memory(bool strict = true) : strict_(strict), epoch_(1), launch_(1), block_(1) {}
+    virtual ~memory() = default;
 
+    bool strict() const {
+        return strict_;
+    }
     void add(const std::string & name, void * data, size_t size, use how);
 
     // bytes of shared memory, and which of them belong to variables
-    void set_shared(const kernel & k);
+    void set_shared(const kernel & k, uint32_t dynamic);
 
     void begin_launch();
     void begin_block();
@@ -195,8 +214,11 @@ class memory {
 
     // Checks an access and records it; returns where the bytes are, or NULL and an error. A read
     // sets undefined(): bit i for the four bytes i.
-    char * global(uint64_t address, unsigned bytes, bool write, int thread);
+    virtual char * global(uint64_t address, unsigned bytes, bool write, int thread);
     char * shared(uint64_t address, unsigned bytes, bool write, int thread);
+    // What was written last is undefined.
+    virtual void undefine_global(uint64_t address, unsigned bytes);
+    void undefine_shared(uint64_t address, unsigned bytes);
     // The start and the end of an asynchronous copy into shared memory. The copy reads its source
     // when it ends; unless `read`, it writes zeros instead.
     bool copy_begin(uint64_t to, uint64_t from, unsigned bytes, bool read, int thread);
@@ -209,6 +231,12 @@ class memory {
         return undefined_;
     }
 
+  protected:
+    bool fail(const char * what, uint64_t address, unsigned bytes, const std::string & where);
+
+    unsigned    undefined_ = 0;
+    std::string error_;
+
   private:
     struct range {
         std::string         name;
@@ -220,18 +248,16 @@ class memory {
     range * find(uint64_t address, unsigned bytes);
     bool in_variable(uint64_t address, unsigned bytes) const;
     bool touch(shadow & s, bool write, int thread, bool is_shared);
-    bool fail(const char * what, uint64_t address, unsigned bytes, const std::string & where);
 
     std::vector<std::unique_ptr<range>> ranges_;
     range *                             last_ = nullptr; // found last
 
-    const kernel *      kernel_ = nullptr;
-    std::vector<char>   shared_;
-    std::vector<shadow> words_;
+    bool                  strict_;
+    std::vector<variable> variables_; // in shared memory
+    std::vector<char>     shared_;
+    std::vector<shadow>   words_;
 
-    uint32_t    epoch_, launch_, block_; // now; the first of this launch and of this block
-    unsigned    undefined_ = 0;
-    std::string error_;
+    uint32_t epoch_, launch_, block_; // now; the first of this launch and of this block
 };
 
 //
@@ -259,7 +285,7 @@ struct counts { // of a kernel, over its launches
 // Runs a grid. Returns the first error, with the kernel, the line, the block and the thread; empty:
 // none.
 std::string launch(const kernel & k, extent grid, extent block, const void * args,
-        size_t args_bytes, memory & mem, mma_order order, counts * n);
+        size_t args_bytes, memory & mem, mma_order order, counts * n, uint32_t dynamic = 0);
 
 // The name of a function of this program as nvcc spells it; empty: not found.
 std::string name_of_function(const void * function);

@@ -1,11 +1,11 @@
 #pragma once
 
-// Weights and columns in 8 bits, HEIGHT rows at once: 16 with VNNI, 8 with AVX2.
+// Weights and columns in 8 bits. A vector holds four weights of each of HEIGHT rows: 16 rows in 512
+// bits, 8 in 256.
 //
-// The weights of a block are transposed, so that a vector holds four weights of each row and no sum
-// goes across a vector. They are stored as w + o, because the instructions multiply unsigned by
-// signed numbers. A strip is unpacked once and multiplied with every column, while the next one is
-// fetched into the second-level cache.
+// The weights of a block are transposed, so that no sum goes across a vector. They are stored as
+// w + o, because the instructions multiply unsigned by signed numbers. A strip is unpacked once and
+// multiplied with every column, while the next one is fetched into the second-level cache.
 //
 // Sums of integers are exact, and blocks are added in increasing order.
 
@@ -20,7 +20,11 @@ enum {
     FOURS = 8, // vectors of 32 bytes of each row
 };
 
-#if PRODUCT_VNNI
+// What the codes of IQ4_NL and IQ4_XS stand for
+static const int8_t values_iq4[16] = { -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53,
+    69, 89, 113 };
+
+#if PRODUCT_512
 
 enum { HEIGHT = 16 };
 
@@ -99,28 +103,22 @@ SIMD_INLINE void rows_load_16(const char * const p[HEIGHT], int64_t offset, rows
     transpose_quarters(v);
 }
 
-// The sums of products of a block begin with the same number in each row.
-SIMD_INLINE rows_i dot_begin(int32_t sum, bool is_signed) {
-    (void) is_signed;
-    return _mm512_set1_epi32(sum);
+SIMD_INLINE rows_i rows_set1(int32_t x) {
+    return _mm512_set1_epi32(x);
 }
 
-// dot + Σ w x over four weights of each row
-SIMD_INLINE rows_i dot_add(rows_i dot, rows_i w, int32_t x, bool is_signed) {
-    (void) is_signed;
-    return _mm512_dpbusd_epi32(dot, w, _mm512_set1_epi32(x));
+// sum + Σ w x over four weights of each row
+SIMD_INLINE rows_i rows_dot_bytes(rows_i sum, rows_i w, int32_t x) {
+    return _mm512_dpbusd_epi32(sum, w, rows_set1(x));
 }
 
-SIMD_INLINE rows_i dot_end(rows_i dot, int32_t sum, bool is_signed) {
-    (void) sum;
-    (void) is_signed;
-    return dot;
+// sum + Σ a b over two numbers of 16 bits
+SIMD_INLINE rows_i rows_dot_words(rows_i sum, rows_i a, rows_i b) {
+    return _mm512_dpwssd_epi32(sum, a, b);
 }
 
 #else
 
-// Products of two weights are added in 16 bits: those of Q8_0 fit with |w|, and x with the sign of
-// w; those of Q4_0 fit for a whole block.
 enum { HEIGHT = 8 };
 
 typedef __m256i rows_i;
@@ -130,16 +128,15 @@ SIMD_INLINE rows_f rows_zero(void) {
     return _mm256_setzero_ps();
 }
 
-SIMD_INLINE rows_f rows_load(const void * p, int64_t n) {
-    float x[HEIGHT] = { 0.0f };
-    memcpy(x, p, (size_t) n * sizeof(float));
-    return _mm256_loadu_ps(x);
+SIMD_INLINE __m256i rows_mask(int64_t n) {
+    return _mm256_cmpgt_epi32(
+            _mm256_set1_epi32((int32_t) n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
-
-SIMD_INLINE void rows_store(void * p, rows_f v, int64_t n) {
-    float x[HEIGHT];
-    _mm256_storeu_ps(x, v);
-    memcpy(p, x, (size_t) n * sizeof(float));
+SIMD_INLINE rows_f rows_load(const void * p, int64_t n) {
+    return _mm256_maskload_ps(p, rows_mask(n));
+}
+SIMD_INLINE void rows_store(void * p, rows_f x, int64_t n) {
+    _mm256_maskstore_ps(p, rows_mask(n), x);
 }
 
 SIMD_INLINE rows_f rows_from_f16(const uint16_t * p) {
@@ -190,29 +187,38 @@ SIMD_INLINE void rows_load_16(const char * const p[HEIGHT], int64_t offset, rows
     transpose_quarters(v);
 }
 
-SIMD_INLINE rows_i dot_begin(int32_t sum, bool is_signed) {
-    (void) sum;
-    (void) is_signed;
-    return _mm256_setzero_si256();
+SIMD_INLINE rows_i rows_set1(int32_t x) {
+    return _mm256_set1_epi32(x);
 }
 
-SIMD_INLINE rows_i dot_add(rows_i dot, rows_i w, int32_t x, bool is_signed) {
-    const __m256i q = _mm256_set1_epi32(x);
-    if (is_signed) {
-        const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(q, w));
-        return _mm256_add_epi32(dot, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-    }
-    return _mm256_add_epi16(dot, _mm256_maddubs_epi16(w, q));
+#    if PRODUCT_VNNI
+SIMD_INLINE rows_i rows_dot_bytes(rows_i sum, rows_i w, int32_t x) {
+    return _mm256_dpbusd_avx_epi32(sum, w, rows_set1(x));
 }
-
-SIMD_INLINE rows_i dot_end(rows_i dot, int32_t sum, bool is_signed) {
-    return is_signed ? dot
-                     : _mm256_add_epi32(_mm256_madd_epi16(dot, _mm256_set1_epi16(1)),
-                               _mm256_set1_epi32(sum));
+SIMD_INLINE rows_i rows_dot_words(rows_i sum, rows_i a, rows_i b) {
+    return _mm256_dpwssd_avx_epi32(sum, a, b);
 }
+#    else
+// In 16 bits, two sums of each row
+SIMD_INLINE rows_i rows_dot_bytes(rows_i sum, rows_i w, int32_t x) {
+    sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, rows_set1(x)));
+    __asm__("" : "+x"(sum)); // GCC would add in another order, for which there are no registers
+    return sum;
+}
+// The same for weights with a sign, without other sums
+SIMD_INLINE rows_i rows_dot_signed(rows_i w, int32_t x) {
+    return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(rows_set1(x), w));
+}
+SIMD_INLINE rows_i rows_dot_words(rows_i sum, rows_i a, rows_i b) {
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+    __asm__("" : "+x"(sum)); // as above
+    return sum;
+}
+#    endif
 
 #endif
 
+typedef int32_t  rows_i32 __attribute__((vector_size(sizeof(rows_i))));
 typedef uint8_t  rows_u8 __attribute__((vector_size(sizeof(rows_i))));
 typedef uint32_t rows_u32 __attribute__((vector_size(sizeof(rows_i))));
 

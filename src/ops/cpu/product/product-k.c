@@ -1,14 +1,20 @@
-// Weights in blocks of 256 (Q4_K, Q5_K, Q6_K; with VNNI IQ4_XS), strip by strip. The equation is in
-// product-k.h. Types without minima t store w + o (o = 32 in Q6_K, 128 in IQ4_XS): with VNNI the
-// sum over a part begins with −o Σ x[k, c] instead of 0; with AVX2 o Σ_i s[r, i] Σ x[k, c] is
-// subtracted at the end of a block.
+// Weights in blocks of 256 (Q4_K, Q5_K, Q6_K, IQ4_XS), strip by strip. The equation is in
+// product-k.h.
 //
 // A block of a strip is unpacked once, as vectors of four weights of each row, and stays in the
-// first-level cache while all columns go past it.
+// first-level cache while all columns go past it. Weights are stored as w + o ≥ 0. As many products
+// as fit into 16 bits, a run, are added before they are multiplied with the scale, by an
+// instruction that multiplies numbers of 16 bits and adds in 32:
 //
-// With VNNI, a vector of 16 rows takes 64 instructions for the products of a block with a column, 8
-// or 16 for the scales, 5 for the minima and 1 for the factor of the column: 78 (Q4_K, Q5_K) or 81
-// (Q6_K). A Zen 4 starts one per cycle, so at most 3.2 times the multiply-adds of F32.
+// - With AVX2 the sums themselves have 16 bits, and o Σ_i s[r, i] Σ x[k, c] is subtracted at the
+//   end of a block, if o is not 0. The weights of IQ4_XS keep their sign, which the instruction
+//   wants in the columns; two products fill 16 bits.
+// - With VNNI they have 32 bits, and begin with −o Σ x[k, c]. The weights of Q4_K and Q5_K are not
+//   negative, but w − o has a bit less, so what was subtracted is added again, once per block.
+//
+// With VNNI, a vector of rows takes 64 instructions for the products of a block with a column, 8
+// (Q4_K), 16 (Q5_K) or 32 (Q6_K) for the scales, 10 for the minima and what is added again, and 1
+// for the factor of the column.
 
 #include "product-k.h"
 
@@ -21,34 +27,35 @@ enum {
     N_FOURS = QK_K / 4,
     VECS = 2, // vectors of rows of a strip
     WIDTH = 240,
-#    if PRODUCT_VNNI
-    COLUMNS = 6, // of a register tile
-#    else
-    COLUMNS = 3,
-#    endif
+
+    COLUMNS = PRODUCT_512 ? 6 : 3, // of a register tile
 };
 
 // How the kernel computes a type.
 struct format {
     int  n_parts; // 8 or 16
     bool minima;
-    int  offset; // o, if it is subtracted at the end of a block
-    bool start;  // sums over a part begin with −o Σ q
+    int  offset; // o
     int  run;    // vectors of fours whose products are added before they are scaled
+    bool wide;   // a run does not fit into 16 bits
+    bool signs;  // weights have a sign, and a run is one vector
 };
-
-// ---- Vectors of rows ----------------------------------------------------------------------------
-
-#    if PRODUCT_VNNI
 
 SIMD_INLINE struct format format_of(enum ggml_type type) {
     switch (type) {
-        case GGML_TYPE_Q6_K: return (struct format) { 16, false, 0, true, 4 };
-        case GGML_TYPE_IQ4_XS: return (struct format) { 8, false, 0, true, 8 };
-        default: return (struct format) { 8, true, 0, false, 8 };
+        case GGML_TYPE_Q6_K: return (struct format) { 16, false, 32, 2, false, false };
+        case GGML_TYPE_Q5_K:
+            return (struct format) { 8, true, PRODUCT_VNNI ? 16 : 0, 4, false, false };
+        case GGML_TYPE_IQ4_XS:
+            return PRODUCT_VNNI ? (struct format) { 8, false, 128, 8, true, false }
+                                : (struct format) { 8, false, 0, 1, false, true };
+        default: return (struct format) { 8, true, PRODUCT_VNNI ? 8 : 0, 8, false, false };
     }
 }
 
+// ---- Vectors of rows ----------------------------------------------------------------------------
+
+#    if PRODUCT_512
 SIMD_INLINE rows_f rows_float(rows_i x) {
     return _mm512_cvtepi32_ps(x);
 }
@@ -59,39 +66,10 @@ SIMD_INLINE rows_f rows_fma(rows_f a, rows_f b, rows_f c) {
 SIMD_INLINE rows_f rows_factor(rows_i x) {
     return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(x));
 }
-SIMD_INLINE rows_i rows_set1(int32_t x) {
-    return _mm512_set1_epi32(x);
-}
 SIMD_INLINE rows_f rows_set1_f(float x) {
     return _mm512_set1_ps(x);
 }
-SIMD_INLINE rows_i rows_scale(rows_i s) {
-    return s;
-}
-// Adds Σ w x over four weights.
-SIMD_INLINE rows_i rows_dot(rows_i sum, rows_i w, int32_t x) {
-    return _mm512_dpbusd_epi32(sum, w, _mm512_set1_epi32(x));
-}
-// Adds a sum of a part, scaled.
-SIMD_INLINE rows_i rows_acc_add(rows_i acc, rows_i sum, rows_i s) {
-    return _mm512_add_epi32(acc, _mm512_mullo_epi32(sum, s));
-}
-// Adds Σ t x over two parts.
-SIMD_INLINE rows_i rows_pair(rows_i sum, rows_i t, int32_t x) {
-    return _mm512_dpwssd_epi32(sum, t, _mm512_set1_epi32(x));
-}
-
 #    else
-
-// Products are added in 16 bits, as many as fit: of weights of 4, 5 and 6 bits 8, 4 and 2 vectors.
-SIMD_INLINE struct format format_of(enum ggml_type type) {
-    switch (type) {
-        case GGML_TYPE_Q6_K: return (struct format) { 16, false, 32, false, 2 };
-        case GGML_TYPE_Q5_K: return (struct format) { 8, true, 0, false, 4 };
-        default: return (struct format) { 8, true, 0, false, 8 };
-    }
-}
-
 SIMD_INLINE rows_f rows_float(rows_i x) {
     return _mm256_cvtepi32_ps(x);
 }
@@ -103,68 +81,79 @@ SIMD_INLINE rows_f rows_factor(rows_i x) {
     return _mm256_cvtph_ps(
             _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1)));
 }
-SIMD_INLINE rows_i rows_set1(int32_t x) {
-    return _mm256_set1_epi32(x);
-}
 SIMD_INLINE rows_f rows_set1_f(float x) {
     return _mm256_set1_ps(x);
 }
-// Twice, in 16 bits
-SIMD_INLINE rows_i rows_scale(rows_i s) {
-    return _mm256_or_si256(
-            _mm256_and_si256(s, _mm256_set1_epi32(0xffff)), _mm256_slli_epi32(s, 16));
-}
-SIMD_INLINE rows_i rows_dot(rows_i sum, rows_i w, int32_t x) {
-    sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, _mm256_set1_epi32(x)));
-    __asm__("" : "+x"(sum)); // GCC would add in another order, for which there are no registers
-    return sum;
-}
-SIMD_INLINE rows_i rows_acc_add(rows_i acc, rows_i sum, rows_i s) {
-    return _mm256_add_epi32(acc, _mm256_madd_epi16(sum, s));
-}
-SIMD_INLINE rows_i rows_pair(rows_i sum, rows_i t, int32_t x) {
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(t, _mm256_set1_epi32(x)));
-}
-
 #    endif
 
-typedef int32_t rows_i32 __attribute__((vector_size(sizeof(rows_i))));
+// A scale as a factor of the sums of a run: of one sum with VNNI, of two in 16 bits with AVX2
+SIMD_INLINE rows_i rows_scale(rows_i s, bool wide) {
+    const rows_u32 low = (rows_u32) s & 0xffff;
+    return wide ? s : (rows_i) (PRODUCT_VNNI ? low : low | low << 16);
+}
+
+// Adds the products of four weights of a run.
+SIMD_INLINE rows_i rows_dot(rows_i sum, rows_i w, int32_t x, bool signs) {
+#    if !PRODUCT_VNNI
+    if (signs) {
+        return rows_dot_signed(w, x);
+    }
+#    endif
+    (void) signs;
+    return rows_dot_bytes(sum, w, x);
+}
+
+// Adds the sums of a run, scaled.
+SIMD_INLINE rows_i rows_acc_add(rows_i acc, rows_i sum, rows_i s, bool wide) {
+    return wide ? (rows_i) ((rows_i32) acc + (rows_i32) sum * (rows_i32) s)
+                : rows_dot_words(acc, sum, s);
+}
 
 // A block of the rows of a strip.
 struct row_block {
     rows_i w[N_FOURS][VECS]; // four weights of each row
     rows_i s[16][VECS];
-    rows_i t[8][VECS]; // minima of two parts, in 16 bits
+    rows_i t[8][VECS]; // minima of two parts, in 16 bits; scales, if there are no minima
+    rows_i o[4][VECS]; // scales of two parts times what is added again, in 16 bits
     rows_f d[VECS];
     rows_f m[VECS]; // −m
 };
 
 // ---- Columns ------------------------------------------------------------------------------------
 
+// Sums of two neighbors among 16 n numbers
+SIMD_INLINE void add_neighbors(const int32_t * x, int n, int32_t * sums) {
+    for (int i = 0; i < n; ++i) {
+        const __m256i a = _mm256_loadu_si256((const __m256i *) x + 2 * i);
+        const __m256i b = _mm256_loadu_si256((const __m256i *) x + 2 * i + 1);
+        _mm256_storeu_si256(
+                (__m256i *) sums + i, _mm256_permute4x64_epi64(_mm256_hadd_epi32(a, b), 0xd8));
+    }
+}
+
 // Rounds blocks of 256 numbers to multiples of e = max |x| / 127. e is NaN if a number is not
 // finite.
 static void round_blocks(
         enum ggml_type type, const float * x, int64_t n, char * out, int64_t stride) {
-    const int offset = type == GGML_TYPE_Q6_K ? 32 : type == GGML_TYPE_IQ4_XS ? 128 : 0;
-    const int n_sums = format_of(type).n_parts;
+    const struct format f = format_of(type);
     for (int64_t b = 0; b < n; ++b, x += QK_K, out += stride) {
         struct column_block * block = (struct column_block *) (void *) out;
         const float           top = largest(x, QK_K);
         const float           scale = top > 0.0f ? 127.0f / top : 0.0f;
-        int                   sums[16];
+        int32_t               sums[4][N_FOURS]; // of 4, 8, 16 and 32 numbers
         for (int i = 0; i < 8; ++i) {
             const __m256i q = round_32(x + 32 * i, scale);
             _mm256_storeu_si256((__m256i *) block->q + i, q);
-            __m256i sum = sum_fours(q);
-            sum = _mm256_add_epi32(sum, _mm256_shuffle_epi32(sum, 0x4e));
-            sum = _mm256_add_epi32(sum, _mm256_shuffle_epi32(sum, 0xb1));
-            sums[2 * i] = _mm256_extract_epi32(sum, 0);
-            sums[2 * i + 1] = _mm256_extract_epi32(sum, 4);
+            _mm256_storeu_si256((__m256i *) sums[0] + i, sum_fours(q));
         }
-        for (int i = 0; i < n_sums; ++i) {
-            const int sum = n_sums == 16 ? sums[i] : sums[2 * i] + sums[2 * i + 1];
-            block->sums[i] = (int16_t) sum;
-            block->start[i] = -offset * sum;
+        for (int i = 0; i < 3; ++i) {
+            add_neighbors(sums[i], 4 >> i, sums[i + 1]);
+        }
+        for (int i = 0; i < f.n_parts; ++i) {
+            block->sums[i] = (int16_t) sums[f.n_parts == 8 ? 3 : 2][i];
+        }
+        for (int i = 0; PRODUCT_VNNI && i < N_FOURS / f.run; ++i) {
+            block->start[i] = -f.offset * sums[f.run == 8 ? 3 : f.run == 4 ? 2 : 1][i];
         }
         block->e = isnan(top) ? NAN : scale > 0.0f ? 1.0f / scale : 0.0f;
     }
@@ -173,7 +162,8 @@ static void round_blocks(
 // ---- Rows: vector v of a block, of rows that begin at p -----------------------------------------
 
 // The packing of Q4_K and Q5_K: d and m in F16, 8 scales and 8 minima of 6 bits
-SIMD_INLINE void unpack_scales(const char * const p[HEIGHT], int v, struct row_block * out) {
+SIMD_INLINE void unpack_scales(
+        const char * const p[HEIGHT], int v, uint32_t offset, struct row_block * out) {
     rows_i u[4];
     rows_load_16(p, 0, u);
     const rows_u32 u0 = (rows_u32) u[1], u1 = (rows_u32) u[2], u2 = (rows_u32) u[3];
@@ -182,16 +172,17 @@ SIMD_INLINE void unpack_scales(const char * const p[HEIGHT], int v, struct row_b
     out->d[v] = rows_factor(u[0]);
     out->m[v] = -rows_factor((rows_i) ((rows_u32) u[0] >> 16));
     for (unsigned i = 0; i < 8; ++i) {
-        out->s[i][v] = rows_scale((rows_i) (s[i / 4] >> 8 * (i % 4) & 255));
+        out->s[i][v] = rows_scale((rows_i) (s[i / 4] >> 8 * (i % 4) & 255), false);
     }
     for (unsigned i = 0; i < 4; ++i) {
-        const rows_u32 pair = t[i / 2] >> 16 * (i % 2);
+        const rows_u32 pair = t[i / 2] >> 16 * (i % 2), pair_s = s[i / 2] >> 16 * (i % 2);
         out->t[i][v] = (rows_i) ((pair & 0xff) | (pair & 0xff00) << 8);
+        out->o[i][v] = (rows_i) (((pair_s & 0xff) | (pair_s & 0xff00) << 8) * offset);
     }
 }
 
 static void unpack_q4_k(const char * const p[HEIGHT], int v, struct row_block * out) {
-    unpack_scales(p, v, out);
+    unpack_scales(p, v, (uint32_t) format_of(GGML_TYPE_Q4_K).offset, out);
     for (int j = 0; j < 4; ++j) { // two parts share 32 bytes
         rows_i low[FOURS];
         rows_load_32(p, (int64_t) offsetof(block_q4_K, qs) + 32 * j, low);
@@ -203,7 +194,7 @@ static void unpack_q4_k(const char * const p[HEIGHT], int v, struct row_block * 
 }
 
 static void unpack_q5_k(const char * const p[HEIGHT], int v, struct row_block * out) {
-    unpack_scales(p, v, out);
+    unpack_scales(p, v, (uint32_t) format_of(GGML_TYPE_Q5_K).offset, out);
     rows_i high[FOURS]; // bit i belongs to part i
     rows_load_32(p, (int64_t) offsetof(block_q5_K, qh), high);
     for (int j = 0; j < 4; ++j) {
@@ -228,7 +219,7 @@ static void unpack_q6_k(const char * const p[HEIGHT], int v, struct row_block * 
     rows_load_16(p, (int64_t) offsetof(block_q6_K, scales), u);
     for (int i = 0; i < 16; ++i) {
         const rows_i32 s = (rows_i32) ((rows_u32) u[i / 4] << (24 - 8 * (i % 4))) >> 24;
-        out->s[i][v] = rows_scale((rows_i) s);
+        out->s[i][v] = rows_scale((rows_i) s, false);
         out->t[i / 2][v] = i % 2 == 0 ? (rows_i) (s & 0xffff)
                                       : (rows_i) ((rows_i32) out->t[i / 2][v] | s << 16);
     }
@@ -248,31 +239,28 @@ static void unpack_q6_k(const char * const p[HEIGHT], int v, struct row_block * 
     }
 }
 
-#    if PRODUCT_VNNI
 static void unpack_iq4_xs(const char * const p[HEIGHT], int v, struct row_block * out) {
-    // what a code of 4 bits stands for, plus 128
-    static const uint8_t table[16] = { 1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181,
-        197, 217, 241 };
-    const __m512i        values = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *) table));
-    rows_i               u[4];
+    const struct format f = format_of(GGML_TYPE_IQ4_XS);
+    rows_i              u[4];
     rows_load_16(p, 0, u);
     const rows_u32 high = (rows_u32) u[0] >> 16, low = (rows_u32) u[1];
     out->d[v] = rows_factor(u[0]);
     for (unsigned i = 0; i < 8; ++i) {
         const rows_u32 s = (low >> 4 * i & 15) | (high >> 2 * i & 3) << 4;
-        out->s[i][v] = rows_scale((rows_i) (s - 32));
+        out->s[i][v] = rows_scale((rows_i) (s - 32), f.wide);
     }
     for (int j = 0; j < 4; ++j) { // the halves of 16 bytes are the halves of a part
         rows_i q[FOURS];
         rows_load_32(p, (int64_t) offsetof(block_iq4_xs, qs) + 32 * j, q);
         for (int i = 0; i < FOURS; ++i) {
-            rows_i * w = &out->w[16 * j + i / 4 * 8 + i % 4][v];
-            w[0] = _mm512_shuffle_epi8(values, (rows_i) ((rows_u8) q[i] & 15));
-            w[4 * VECS] = _mm512_shuffle_epi8(values, (rows_i) ((rows_u8) q[i] >> 4));
+            rows_i *     w = &out->w[16 * j + i / 4 * 8 + i % 4][v];
+            const rows_i a = rows_lookup(values_iq4, (rows_i) ((rows_u8) q[i] & 15));
+            const rows_i b = rows_lookup(values_iq4, (rows_i) ((rows_u8) q[i] >> 4));
+            w[0] = (rows_i) ((rows_u8) a + (uint8_t) f.offset);
+            w[4 * VECS] = (rows_i) ((rows_u8) b + (uint8_t) f.offset);
         }
     }
 }
-#    endif
 
 // ---- Products -----------------------------------------------------------------------------------
 
@@ -282,25 +270,26 @@ SIMD_INLINE void multiply_columns(const struct row_block * w, const struct colum
     rows_i    acc[COLUMNS][VECS] = { 0 };
     rows_i    dot[COLUMNS][VECS];
     const int n_fours = N_FOURS / f.n_parts;
-    const int n_pairs = f.minima || f.offset > 0 ? f.n_parts / 2 : 0;
+    const int n_pairs = f.minima || (!PRODUCT_VNNI && f.offset > 0) ? f.n_parts / 2 : 0;
     for (int part = 0; part < f.n_parts; ++part) {
         UNROLL(4) for (int first = 0; first < n_fours; first += f.run) {
             UNROLL(8) for (int c = 0; c < n; ++c) {
                 UNROLL(2) for (int v = 0; v < VECS; ++v) {
-                    dot[c][v] = rows_set1(f.start ? x[c].start[part] : 0);
+                    dot[c][v] = rows_set1(
+                            PRODUCT_VNNI ? x[c].start[(part * n_fours + first) / f.run] : 0);
                 }
             }
             UNROLL(8) for (int i = 0; i < f.run; ++i) {
                 const int four = part * n_fours + first + i;
                 UNROLL(8) for (int c = 0; c < n; ++c) {
                     UNROLL(2) for (int v = 0; v < VECS; ++v) {
-                        dot[c][v] = rows_dot(dot[c][v], w->w[four][v], x[c].q[four]);
+                        dot[c][v] = rows_dot(dot[c][v], w->w[four][v], x[c].q[four], f.signs);
                     }
                 }
             }
             UNROLL(8) for (int c = 0; c < n; ++c) {
                 UNROLL(2) for (int v = 0; v < VECS; ++v) {
-                    acc[c][v] = rows_acc_add(acc[c][v], dot[c][v], w->s[part][v]);
+                    acc[c][v] = rows_acc_add(acc[c][v], dot[c][v], w->s[part][v], f.wide);
                 }
             }
         }
@@ -311,9 +300,12 @@ SIMD_INLINE void multiply_columns(const struct row_block * w, const struct colum
             UNROLL(8) for (int i = 0; i < n_pairs; ++i) {
                 int32_t pair;
                 memcpy(&pair, x[c].sums + 2 * i, sizeof(pair));
-                sum = rows_pair(sum, w->t[i][v], pair);
+                sum = rows_dot_words(sum, w->t[i][v], rows_set1(pair));
+                if (f.minima && PRODUCT_VNNI) {
+                    acc[c][v] = rows_dot_words(acc[c][v], w->o[i][v], rows_set1(pair));
+                }
             }
-            const rows_i32 dots = (rows_i32) acc[c][v] - (rows_i32) sum * f.offset;
+            const rows_i32 dots = (rows_i32) acc[c][v] - (rows_i32) sum * (f.minima ? 0 : f.offset);
             rows_f         block = rows_float((rows_i) dots) * w->d[v];
             if (f.minima) {
                 block = rows_fma(rows_float(sum), w->m[v], block);
@@ -329,7 +321,7 @@ SIMD_INLINE void multiply_tile(const struct row_block * w, const struct column_b
     switch (n) {
         case 1: multiply_columns(w, x, 1, f, sums); break;
         case 2: multiply_columns(w, x, 2, f, sums); break;
-#    if PRODUCT_VNNI
+#    if PRODUCT_512
         case 3: multiply_columns(w, x, 3, f, sums); break;
         case 4: multiply_columns(w, x, 4, f, sums); break;
         case 5: multiply_columns(w, x, 5, f, sums); break;
@@ -347,9 +339,7 @@ SIMD_INLINE void multiply_tile(const struct row_block * w, const struct column_b
 MULTIPLY(tile_q4_k, GGML_TYPE_Q4_K)
 MULTIPLY(tile_q5_k, GGML_TYPE_Q5_K)
 MULTIPLY(tile_q6_k, GGML_TYPE_Q6_K)
-#    if PRODUCT_VNNI
 MULTIPLY(tile_iq4_xs, GGML_TYPE_IQ4_XS)
-#    endif
 
 // How a type is unpacked and multiplied.
 struct k_type {
@@ -362,9 +352,7 @@ static struct k_type k_type_of(enum ggml_type type) {
     switch (type) {
         case GGML_TYPE_Q6_K: return (struct k_type) { unpack_q6_k, tile_q6_k };
         case GGML_TYPE_Q5_K: return (struct k_type) { unpack_q5_k, tile_q5_k };
-#    if PRODUCT_VNNI
         case GGML_TYPE_IQ4_XS: return (struct k_type) { unpack_iq4_xs, tile_iq4_xs };
-#    endif
         default: return (struct k_type) { unpack_q4_k, tile_q4_k };
     }
 }
@@ -406,8 +394,8 @@ static void multiply_strip(const struct strip * s) {
 // Two rows at a time are faster for as many columns. Unpacking Q6_K takes longer.
 static int64_t few_columns(enum ggml_type type) {
     switch (type) {
-        case GGML_TYPE_Q4_K: return PRODUCT_VNNI ? 3 : 12;
-        case GGML_TYPE_Q6_K: return PRODUCT_VNNI ? 6 : 12;
+        case GGML_TYPE_Q4_K: return PRODUCT_512 ? 3 : 12;
+        case GGML_TYPE_Q6_K: return PRODUCT_512 ? 6 : 12;
         default: return 0;
     }
 }
@@ -427,8 +415,7 @@ static bool supports(const struct ggml_tensor * dst) {
 
 const struct product_kernel product_k = {
     .name = "k",
-    .types = PRODUCT_TYPE(Q4_K) | PRODUCT_TYPE(Q5_K) | PRODUCT_TYPE(Q6_K) |
-             (PRODUCT_VNNI ? PRODUCT_TYPE(IQ4_XS) : 0),
+    .types = PRODUCT_TYPE(Q4_K) | PRODUCT_TYPE(Q5_K) | PRODUCT_TYPE(Q6_K) | PRODUCT_TYPE(IQ4_XS),
     .supports = supports,
     .experts = true,
     .block = QK_K,

@@ -15,7 +15,7 @@
 // A block of a column. Block b of all columns is followed by block b + 1.
 struct column_block {
     int32_t q[64];     // four numbers in each
-    int32_t start[16]; // −o Σ q of each part, with VNNI
+    int32_t start[32]; // −o Σ q of each run (product-k.c), with VNNI
     int16_t sums[16];  // Σ q of each part
     float   e;         // x = e q
 };

@@ -8,20 +8,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// The largest |x| of n numbers; NaN if a number is not finite
+// The largest |x| of n numbers; NaN if a number is not finite. Without their sign, floats have the
+// order of the integers with the same bits, and those of infinity and NaN are the largest.
 static inline float largest(const float * x, int n) {
-    const __m256 sign = _mm256_set1_ps(-0.0f), zero = _mm256_setzero_ps();
-    __m256       max = zero, none = zero; // none: 0 or NaN
+    const __m256i magnitude = _mm256_set1_epi32(INT32_MAX);
+    __m256i       max = _mm256_setzero_si256();
     for (int i = 0; i < n; i += 8) {
-        const __m256 v = _mm256_loadu_ps(x + i);
-        max = _mm256_max_ps(max, _mm256_andnot_ps(sign, v));
-        none = _mm256_fmadd_ps(v, zero, none);
+        const __m256i v = _mm256_loadu_si256((const __m256i *) (const void *) (x + i));
+        max = _mm256_max_epu32(max, _mm256_and_si256(magnitude, v));
     }
-    __m128 m = _mm_max_ps(_mm256_castps256_ps128(max), _mm256_extractf128_ps(max, 1));
-    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
-    m = _mm_max_ss(m, _mm_movehdup_ps(m));
-    const bool ok = _mm256_movemask_ps(_mm256_cmp_ps(none, zero, _CMP_NEQ_UQ)) == 0;
-    return ok ? _mm_cvtss_f32(m) : NAN;
+    __m128i m = _mm_max_epu32(_mm256_castsi256_si128(max), _mm256_extracti128_si256(max, 1));
+    m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0x4e));
+    m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0xb1));
+    const float top = _mm_cvtss_f32(_mm_castsi128_ps(m));
+    return isfinite(top) ? top : NAN;
 }
 
 // Rounds 32 numbers times `scale`.
@@ -41,11 +41,11 @@ static inline __m256i sum_fours(__m256i q) {
     return _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), q), _mm256_set1_epi16(1));
 }
 
-// Rounds 32 numbers to multiples of e = max |x| / 127; returns e, which has the precision of F16,
-// so that products with weights of type Q8_0 and Q4_0 differ from ggml's by the order of the sums
-// at most. e is NaN if a number is not finite.
-static inline float round_block(const float * x, int8_t * q) {
+// Rounds 32 numbers to multiples of e = max |x| / 127. e has the precision of F16, so that products
+// with weights of type Q8_0 and Q4_0 differ from ggml's by the order of the sums at most. e is NaN
+// if a number is not finite.
+static inline __m256i round_block(const float * x, float * e) {
     const float top = largest(x, 32);
-    _mm256_storeu_si256((__m256i *) q, round_32(x, top > 0.0f ? 127.0f / top : 0.0f));
-    return _cvtsh_ss(_cvtss_sh(top / 127.0f, _MM_FROUND_TO_NEAREST_INT));
+    *e = _cvtsh_ss(_cvtss_sh(top / 127.0f, _MM_FROUND_TO_NEAREST_INT));
+    return round_32(x, top > 0.0f ? 127.0f / top : 0.0f);
 }

@@ -32,7 +32,13 @@
 #    define PRODUCT_AVX2 0
 #endif
 
+// Instructions that add four products of bytes (VNNI): in vectors of 512 bits, or of 256
 #if PRODUCT_AVX2 && defined(__AVX512VNNI__)
+#    define PRODUCT_512 1
+#else
+#    define PRODUCT_512 0
+#endif
+#if PRODUCT_512 || (PRODUCT_AVX2 && defined(__AVXVNNI__))
 #    define PRODUCT_VNNI 1
 #else
 #    define PRODUCT_VNNI 0

@@ -2,7 +2,7 @@
 //
 //     S ← g ∘ S;   for each factor:  u = Sᵀ k,  δ = β (v − u),  S ← S + k δᵀ;   o = scale · Sᵀ q
 //
-// The operations are those of householder-step.c in the same order, so the bits are the same. The
+// The operations and their order are those of householder-step.c, so results are bit-identical. The
 // state is read once, then read and written once per factor. The gated state is not stored in
 // between; the gate is applied a second time instead.
 

@@ -148,8 +148,8 @@ void signed_reference(const struct ggml_compute_params * params, struct ggml_ten
                 const float log_i = tokens_row(&LOG_I, h, 0, t)[0];
                 const float m_new = fmaxf(gate[0] + *m, log_i);
 
-                // in double: f' makes up for the rounding of m', and in F32 a difference of 70
-                // would have an error of 4e-6, and so would i'
+                // in double: f' compensates the rounding of m'; in F32 a difference of 70 has an
+                // error of 4e-6, which i' would inherit
                 const float f = (float) exp((double) gate[0] + (double) *m - (double) m_new);
                 const float in = (float) exp((double) log_i - (double) m_new);
 

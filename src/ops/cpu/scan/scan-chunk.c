@@ -2,7 +2,7 @@
 //
 // A sweep that applies one factor to a tile loads and stores every element of the state for two or
 // three multiplications, and the stores limit its speed. With CHUNK factors per sweep, they no
-// longer do. A chunk has as many factors as the registers can hold sums and updates of.
+// longer do. The registers, which hold the sums and updates of a chunk, limit its size.
 //
 // Let S be the state before the chunk and 0, 1, … its factors. A gate is applied before the first
 // factor of a token. G_f is the product of all gates of the chunk up to factor f, and P_fj that of

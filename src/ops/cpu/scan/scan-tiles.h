@@ -96,8 +96,8 @@ int64_t tile_scan_segment(const struct scan_dims * dims);
 
 // The rows of the inputs and of the output that the next segment of a thread needs. Rows of one
 // head are far apart, each in another page, where no hardware prefetcher follows. So the kernels
-// fetch them into the second-level cache while they compute: a line per row of the tile, because a
-// core can wait for some twenty lines at a time, and loads that come after them wait as well.
+// fetch them into the second-level cache while they compute, one line per row of the tile: a core
+// can wait for about twenty lines at a time, and then every later load stalls.
 enum {
     LINE = 64 / sizeof(float),
     BURST_LINES = 4,

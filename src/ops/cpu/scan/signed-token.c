@@ -2,7 +2,7 @@
 //
 //     S ← A ∘ S + b xᵀ ,   y = scale · Sᵀ c
 //
-// The operations are those of signed-step.c in the same order, so the bits are the same.
+// The operations and their order are those of signed-step.c, so results are bit-identical.
 
 #include "signed.h"
 

@@ -50,8 +50,8 @@ static void head_gates(const struct signed_scan * op, const struct ggml_tensor *
         const float   log_i = tokens_row(&op->log_i, h, 0, t)[0];
         const float   m_new = fmaxf(log_f + *m, log_i);
 
-        // in double: f' makes up for the rounding of m', and in F32 a difference of 70 would have
-        // an error of 4e-6, and so would i'
+        // in double: f' compensates the rounding of m'; in F32 a difference of 70 has an error of
+        // 4e-6, which i' would inherit
         const float f = (float) exp((double) log_f + (double) *m - (double) m_new);
         const float in = (float) exp((double) log_i - (double) m_new);
 
