@@ -427,7 +427,9 @@ static bool copy_parts(struct state_file * f, const char * path, const struct he
     bool ok = f->memory != NULL;
     if (ok) {
         memcpy(f->memory, p->memory, (size_t) h->n_memory);
-        memcpy((uint8_t *) f->memory + h->n_memory, p->draft, f->n_draft);
+        if (p->draft != NULL) {
+            memcpy((uint8_t *) f->memory + h->n_memory, p->draft, f->n_draft);
+        }
     }
     if (h->has & HAS_LOGITS) {
         f->logits = copy_of(p->logits, logits_size(info));
