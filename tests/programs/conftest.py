@@ -42,7 +42,7 @@ class Terminal:
     """A program on a pseudo-terminal: its stdin, stdout and stderr unless `streams` replaces them.
     """
 
-    TIMEOUT_S = 30
+    TIMEOUT_S = 120
 
     def __init__(self, command, cwd, columns=80, term="xterm", env=None, **streams):
         self.master, slave = pty.openpty()

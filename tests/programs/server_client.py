@@ -34,7 +34,7 @@ class Reply:
 
 
 class Server:
-    TIMEOUT_S = 200
+    TIMEOUT_S = 600
 
     def __init__(self, lrnn, model, *args):
         self.log = lrnn.work / f"server-{time.monotonic_ns()}.log"

@@ -13,7 +13,7 @@ import pytest
 MODEL = "gated_deltanet_neg"
 HEAD_SIZE = 2048  # a state of 16 MiB
 MAX_TRIES = 20
-MAX_SECONDS = 60
+MAX_SECONDS = 300
 
 
 def names(folder):
