@@ -86,9 +86,9 @@ static void load_map(
     low_rank_load(l, il, name[1], name[2], letter != 'g' ? name[0] : NULL, out, need, map);
 }
 
-// need: of g and the GroupNorm
-static bool load_time_mix(
-        struct loader * l, int32_t il, struct layer * layer, int need, struct time_mix * w) {
+// norm: TENSOR_REQUIRED or TENSOR_OPTIONAL, of the GroupNorm
+static bool load_time_mix(struct loader * l, int32_t il, struct layer * layer, bool gated, int norm,
+        struct time_mix * w) {
     const struct rwkv7 * f = l->model->shared;
     const int64_t        D = l->model->n_embd;
     const int64_t        HK = f->H * f->K, HP = f->H * f->P;
@@ -97,31 +97,24 @@ static bool load_time_mix(
     w->shift = loader_state(l, layer, D);
     w->is_first = il == 0;
 
+    w->lerp = loader_tensor_nd(l, il, "time_mix_lerp_fused.weight", TENSOR_F32, 4,
+            (const int64_t[4]) { D, 1, 1, gated ? PARTS : PARTS - 1 });
     load_map(l, il, 'w', HK, TENSOR_REQUIRED, &w->w);
     load_map(l, il, 'a', HK, TENSOR_REQUIRED, &w->a);
-    // unused in the first layer; files of llama.cpp have it nevertheless
-    load_map(l, il, 'v', HP, il == 0 ? TENSOR_OPTIONAL : TENSOR_REQUIRED, &w->v);
-    w->lerp = loader_tensor_nd(l, il, "time_mix_lerp_fused.weight", TENSOR_F32, 4,
-            (const int64_t[4]) { D, 1, 1, need == TENSOR_REQUIRED ? PARTS : 0 });
-    const int64_t parts = l->failed ? PARTS : w->lerp->ne[3];
-    if (parts != PARTS && parts != PARTS - 1) {
-        return loader_fail(l,
-                "tensor blk.%d.time_mix_lerp_fused.weight has %lld rows; expected 6, or 5 without "
-                "an output gate",
-                il, (long long) parts);
-    }
-    if (parts == PARTS) {
+    if (gated) {
         load_map(l, il, 'g', HP, TENSOR_REQUIRED, &w->g);
     }
+    // unused in the first layer; files of llama.cpp have it nevertheless
+    load_map(l, il, 'v', HP, il == 0 ? TENSOR_OPTIONAL : TENSOR_REQUIRED, &w->v);
     w->k_k = loader_tensor_1d(l, il, "time_mix_k_k.weight", TENSOR_F32, HK);
     w->k_a = loader_tensor_1d(l, il, "time_mix_k_a.weight", TENSOR_F32, HK);
     w->r_k = loader_tensor_1d(l, il, "time_mix_r_k.weight", TENSOR_F32, HK);
     w->receptance = loader_tensor_2d(l, il, "time_mix_receptance.weight", TENSOR_REQUIRED, D, HK);
     w->key = loader_tensor_2d(l, il, "time_mix_key.weight", TENSOR_REQUIRED, D, HK);
     w->value = loader_tensor_2d(l, il, "time_mix_value.weight", TENSOR_REQUIRED, D, HP);
-    w->ln = loader_tensor_1d(l, il, "time_mix_ln.weight", TENSOR_F32 | need, HP);
+    w->ln = loader_tensor_1d(l, il, "time_mix_ln.weight", TENSOR_F32 | norm, HP);
     w->ln_b = loader_tensor_1d(
-            l, il, "time_mix_ln.bias", TENSOR_F32 | (w->ln != NULL ? TENSOR_REQUIRED : need), HP);
+            l, il, "time_mix_ln.bias", TENSOR_F32 | (w->ln != NULL ? TENSOR_REQUIRED : norm), HP);
     w->output = loader_tensor_2d(l, il, "time_mix_output.weight", TENSOR_REQUIRED, HP, D);
     return !l->failed;
 }
@@ -131,7 +124,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const int64_t        D = l->model->n_embd;
     const int64_t        F = layer->n_ff;
 
-    if (!load_time_mix(l, il, layer, TENSOR_REQUIRED, &w->time_mix)) {
+    if (!load_time_mix(l, il, layer, true, TENSOR_REQUIRED, &w->time_mix)) {
         return false;
     }
     w->shift = loader_state(l, layer, D);
@@ -278,7 +271,10 @@ const struct family family_rwkv7 = {
 // ---- ARWKV --------------------------------------------------------------------------------------
 
 static bool load_arwkv_layer(struct loader * l, int32_t il, struct layer * layer) {
-    return load_time_mix(l, il, layer, TENSOR_OPTIONAL, layer->weights);
+    char gate[64];
+    snprintf(gate, sizeof(gate), "blk.%d.time_mix_g1.weight", il);
+    const bool gated = model_file_find_tensor(l->file, gate) != NULL;
+    return load_time_mix(l, il, layer, gated, TENSOR_OPTIONAL, layer->weights);
 }
 
 static struct ggml_tensor * mix_arwkv(

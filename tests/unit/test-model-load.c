@@ -227,11 +227,12 @@ static const struct rejection REJECTIONS[] = {
     { "arwkv7", "arwkv7.wkv.head_size = 7",
             "key 'arwkv7.wkv.head_size' is 7; expected a divisor of arwkv7.embedding_length = 32" },
     { "arwkv7", "blk.1.time_mix_lerp_fused.weight: f32 [32, 1, 1, 4]",
-            "tensor blk.1.time_mix_lerp_fused.weight has 4 rows; expected 6, or 5 without an "
-            "output gate" },
+            "tensor blk.1.time_mix_lerp_fused.weight has shape [32, 1, 1, 4]; expected [32, 1, 1, "
+            "6]" },
     { "arwkv7", "drop blk.0.time_mix_ln.bias", "tensor blk.0.time_mix_ln.bias is missing" },
-    { "arwkv7", "blk.1.time_mix_lerp_fused.weight: f32 [32, 1, 1, 5]",
-            "found 2 unknown tensors: 'blk.1.time_mix_g1.weight', 'blk.1.time_mix_g2.weight'" },
+    { "arwkv7",
+            "drop blk.1.time_mix_g1.weight; blk.1.time_mix_lerp_fused.weight: f32 [32, 1, 1, 5]",
+            "found 1 unknown tensor: 'blk.1.time_mix_g2.weight'" },
     { "delta_net_hybrid", "lrnn.attention.head_count_kv = 3",
             "key 'lrnn.attention.head_count_kv' is 3; expected a divisor of "
             "lrnn.attention.head_count = 4" },
