@@ -187,7 +187,8 @@ static const char * front_and_rest(const char * p, const char * end) {
     return last;
 }
 
-// Kimi. front is \p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}, rest is \p{Ll}\p{Lm}\p{Lo}\p{M}, both without \p{Han}.
+// Kimi, with front = \p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M} and rest = \p{Ll}\p{Lm}\p{Lo}\p{M}, both without
+// \p{Han}
 //
 //  \p{Han}+|[^\r\n\p{L}\p{N}]?[front]*[rest]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|
 //  [^\r\n\p{L}\p{N}]?[front]+[rest]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|
