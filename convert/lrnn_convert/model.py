@@ -79,12 +79,13 @@ class OutputTensor:
     transform: Transform
 
     def pieces(self) -> Iterator[np.ndarray]:
-        """The values as float32, a few rows at a time. A tensor that stays as it is is also read
-        like this; others are in memory as a whole."""
-        if self.transform is SAME:
-            for x in self.sources[0].pieces():
-                check_finite(self.sources[0], x)
-                yield x
+        """The values as float32, a few rows at a time. A tensor that consists of parts of its
+        sources is also read like this; others are in memory as a whole."""
+        if self.transform.parts is not None:
+            for i, index in self.transform.parts([t.shape for t in self.sources]):
+                for x in self.sources[i].pieces(index):
+                    check_finite(self.sources[i], x)
+                    yield x
         else:
             y = self._load()
             for rows in row_pieces(y.shape):

@@ -6,23 +6,31 @@ fastest first.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 Shape = tuple[int, ...]
 
 
+Part = tuple[int, Any]                     # the number of a source, and an index into it
+
+
 @dataclass(frozen=True)
 class Transform:
     shape: Callable[[list[Shape]], Shape]
-    apply: Callable[[list[np.ndarray]], np.ndarray]
+    apply: Callable[[list[np.ndarray]], np.ndarray] | None
     any_rank: bool = False                 # accept dimensions of 1: [D], [1, 1, D], …
+
+    # in place of apply: the result is these parts, one after the other, and is never in memory as
+    # a whole
+    parts: Callable[[list[Shape]], Iterator[Part]] | None = None
 
 
 # a Linear's weight [out, in] already has ggml's layout {in, out}
-SAME = Transform(lambda s: s[0], lambda a: a[0])
+SAME = Transform(lambda s: s[0], lambda a: a[0], parts=lambda s: iter([(0, ...)]))
 
 # parameters that some versions store as [1, 1, D], [H, K] or [1, 1, H, 1]
 FLAT = Transform(lambda s: (math.prod(s[0]),), lambda a: a[0].reshape(-1), any_rank=True)
@@ -55,12 +63,14 @@ CONCAT_CONV = Transform(lambda s: (sum(x[0] for x in s), conv_width(s[0][2])),
 
 
 # one matrix per expert becomes one tensor
-STACK = Transform(lambda s: (len(s), *s[0]), lambda a: np.stack(a))
+STACK = Transform(lambda s: (len(s), *s[0]), None,
+                  parts=lambda s: ((i, ...) for i in range(len(s))))
 
 
 def expert_rows(begin: int, end: int) -> Transform:
     """A part of the fused projections of all experts."""
-    return Transform(lambda s: (s[0][0], end - begin, s[0][2]), lambda a: a[0][:, begin:end])
+    return Transform(lambda s: (s[0][0], end - begin, s[0][2]), None,
+                     parts=lambda s: ((0, (e, slice(begin, end))) for e in range(s[0][0])))
 
 
 def rows(begin: int, end: int) -> Transform:

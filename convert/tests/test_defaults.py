@@ -131,6 +131,11 @@ DEFAULTS = {
                                                        "sliding_window": 4096}),
     "qwen2": ("transformers.Qwen2Config", QWEN),
     "qwen3": ("transformers.Qwen3Config", QWEN | {"attention_bias": False}),
+    "rwkv6qwen2": ("recursal's RWKV6Qwen2Config", HF | {
+        "use_rope": False, "groupnorm_att": False, "gate_rank_type": 1, "balance_state": True}),
+    "rwkv_hybrid": ("RWKVInside's RwkvHybridConfig", HF | {
+        "wkv_version": 7, "head_size_divisor": 8, "wkv_has_gate": True,
+        "wkv_has_group_norm": True}),
 }
 
 # None: the class computes it from another key, or the network from its tensors
@@ -155,7 +160,8 @@ SIZES = """
     block_ff_dim block_ffn_dim_multiplier block_multiple_of block_use_swiglu conv_L_cache conv_dim
     conv_dim_out full_attn_idxs num_dense_layers kv_channels
     attn_layer_offset attn_layer_period expert_layer_offset expert_layer_period mamba_dt_rank
-    mamba_inner_layernorms
+    mamba_inner_layernorms head_size num_wkv_heads wkv_layers lora_rank_decay lora_rank_gate
+    lora_rank_tokenshift attention_output_bias
 """.split()                                # the tensors have them
 TRAINING = """
     time_step_scale time_step_min time_step_max time_step_init_scheme time_step_floor
@@ -264,6 +270,8 @@ CHECKPOINTS = {
     "mistral": lambda: attention_only(16, 8),
     "qwen2": lambda: attention_only(32, 32),
     "qwen3": lambda: attention_only(32, 32),
+    "rwkv6qwen2": tiny.rwkv6qwen2,
+    "rwkv_hybrid": tiny.arwkv7,
 }
 
 MODEL_TYPES = {"gated_delta_net": "gated_deltanet", "gated_delta_product": "gated_deltaproduct",
@@ -281,6 +289,7 @@ KEEP = {"olmo_hybrid": ("num_attention_heads", "layer_types", "rope_parameters")
         "granitemoehybrid": ("num_attention_heads", "layer_types"),
         "nemotron_h": ("num_attention_heads", "layers_block_type"),
         "falcon_h1": ("num_attention_heads",),
+        "rwkv6qwen2": ("num_attention_heads",),
         "megatron_gdp": ("hybrid_layer_pattern", "normalization", "num_attention_heads",
                          "position_embedding_type", "squared_relu"),
         **{kind: ("num_attention_heads",) for kind in ("llama", "mistral", "qwen2", "qwen3")}}
@@ -371,6 +380,7 @@ def test_every_optional_key_has_a_default():
                families.granitehybrid: ["granitemoehybrid"], families.lfm2: ["lfm2", "lfm2_moe"],
                families.transformer: ["transformer of fla", "llama", "mistral", "qwen2", "qwen3"],
                families.rwkv6: ["rwkv6 of fla"], families.rwkv7: ["rwkv7 of fla"],
+               families.rwkv_qwen: ["rwkv6qwen2", "rwkv_hybrid"],
                families.mamba: ["mamba", "mamba of fla", "falcon_mamba"],
                families.mamba2: ["mamba2", "mamba2 of fla"]}
     for module in families.MODULES:

@@ -658,6 +658,40 @@ def test_jamba_of_another_width_is_refused(bench):
     assert code == 4 and "twice the width" in err
 
 
+def test_rwkv_in_place_of_the_attention_of_qwen(bench):
+    config, t = tiny.rwkv6qwen2()
+    f = bench.convert(config, t)
+    assert values(f, "rwkv6qwen2.", "wkv.head_size", "attention.head_count_kv", "token_shift_count",
+                  "time_mix_extra_dim", "time_decay_extra_dim") == [2, 2, 1, 3, 5]
+    p = "model.layers.1.self_attn."
+    fused = f.data["blk.1.time_mix_lerp_fused.weight"].reshape(5, -1)
+    for row, c in enumerate("wkvrg"):      # the groups of w1 and w2 come as r, k, v, w, g
+        group = "rkvwg".index(c)
+        assert same(fused[row], t[f"{p}time_maa_{c}"].reshape(-1))
+        assert same(f.data["blk.1.time_mix_w1.weight"][3 * row:3 * row + 3],
+                    t[p + "time_maa_w1"].T[3 * group:3 * group + 3])
+        assert same(f.data["blk.1.time_mix_w2.weight"][row], t[p + "time_maa_w2"][group].T)
+    assert same(f.data["blk.1.time_mix_key.bias"], t[p + "k_proj.bias"])
+
+    for gated, normed in ((True, True), (False, False)):
+        config, t = tiny.arwkv7(gated=gated, normed=normed)
+        f = bench.convert(config, t)
+        p = "model.layers.0.self_attn.time_mixer."
+        assert values(f, "arwkv7.", "wkv.head_size", "attention.gate_lora_rank") == [4, 7 * gated]
+        assert f.data["blk.0.time_mix_lerp_fused.weight"].shape[0] == 5 + gated
+        assert same(f.data["blk.0.time_mix_v1.weight"], t[p + "a1"].T)     # a copy that nobody uses
+        assert same(f.data["blk.1.time_mix_v1.weight"], t[p.replace("0", "1") + "v1"].T)
+        assert ("blk.1.time_mix_ln.bias" in f.data) == normed
+
+
+@pytest.mark.parametrize("key, value", [("use_rope", True), ("groupnorm_att", True),
+                                        ("gate_rank_type", 2), ("balance_state", False)])
+def test_other_forms_of_qrwkv_are_refused(bench, key, value):
+    config, t = tiny.rwkv6qwen2()
+    code, err = bench.refuse(config | {key: value}, t)
+    assert code == 4 and key in err
+
+
 def test_experts_of_granite_and_nemotron(bench):
     config, t = tiny.granite_moe()
     f = bench.convert(config, t)

@@ -1,6 +1,8 @@
 """Tokenizers: small ones of every kind, and errors that name the unknown part."""
 
+import base64
 import json
+import random
 import struct
 
 import pytest
@@ -8,7 +10,7 @@ import tiny
 from gguf import TokenType
 
 from lrnn_convert.errors import DataError, ModelError
-from lrnn_convert.tokenizers import hf_json, rwkv_world, sentencepiece
+from lrnn_convert.tokenizers import hf_json, rwkv_world, sentencepiece, tiktoken
 from lrnn_convert.tokenizers.tokenizer import (BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED,
                                                USER_DEFINED)
 
@@ -87,7 +89,7 @@ def test_byte_level(tmp_path):
     assert (t.pre, t.normalizer) == ("gpt-2", None)
 
 
-@pytest.mark.parametrize("name", ["llama-bpe", "qwen2", "qwen35", "bailingmoe2"])
+@pytest.mark.parametrize("name", ["llama-bpe", "qwen2", "qwen35", "bailingmoe2", "kimi-k2"])
 def test_known_patterns(tmp_path, name):
     pattern = next(p for p, n in hf_json.PATTERNS.items() if n == name)
     data = GPT2 | {"pre_tokenizer": split(pattern)}
@@ -98,6 +100,9 @@ def test_known_patterns(tmp_path, name):
 def test_pieces_that_are_always_merged(tmp_path):
     data = GPT2 | {"pre_tokenizer": split(next(iter(hf_json.PATTERNS)))}
     assert hf_json.read(write(tmp_path / "t.json", data)).pre == "dbrx"
+    data["pre_tokenizer"] = split(hf_json.KIMI)
+    with pytest.raises(ModelError, match="ignore_merges"):
+        hf_json.read(write(tmp_path / "t.json", data))
 
 
 @pytest.mark.parametrize("change, named", [
@@ -206,6 +211,83 @@ def test_world_refusals(tmp_path, line):
 
 
 # -- into the file
+
+KIMI = {"auto_map": {"AutoTokenizer": ["tokenization_kimi.TikTokenTokenizer", None]},
+        "bos_token": "[BOS]", "eos_token": {"content": "[EOS]"},
+        "added_tokens_decoder": {"261": {"content": "[BOS]", "special": True},
+                                 "263": {"content": "[EOS]", "special": True},
+                                 "264": {"content": "<think>", "special": False}}}
+
+
+def tiktoken_model(tmp_path, words, config=KIMI):
+    write(tmp_path / "tokenizer_config.json", config)
+    tokens = [*(bytes([b]) for b in range(256)), *words]
+    path = tmp_path / "tiktoken.model"
+    path.write_bytes(b"".join(b"%s %d\n" % (base64.b64encode(t), i)
+                              for i, t in enumerate(tokens)))
+    return path
+
+
+def test_tiktoken(tmp_path):
+    # é and abcde are not the result of two tokens, and are found as whole pieces only
+    t = tiktoken.read(tiktoken_model(tmp_path, [b"bc", b"ab", b"abc", "é ".encode(), b"abcde"]))
+    assert t.model == "gpt2" and t.pre == "kimi-k2" and not t.add_bos
+    assert t.tokens[256:] == ["bc", "ab", "abc", "Ã©Ġ", "abcde", "[BOS]", "[PAD262]", "[EOS]",
+                              "<think>"]
+    assert t.merges == ["b c", "a b", "a bc"]
+    assert t.types[259:] == [NORMAL, NORMAL, CONTROL, UNUSED, CONTROL, USER_DEFINED]
+    assert (t.bos, t.eos) == (261, 263)
+
+
+def lowest_first(parts, ranks):
+    """Merges the neighbors whose result has the lowest rank, until there are none."""
+    while True:
+        found = [(ranks[a + b], i) for i, (a, b) in enumerate(zip(parts, parts[1:]))
+                 if a + b in ranks]
+        if not found:
+            return parts
+        i = min(found)[1]
+        parts = parts[:i] + [parts[i] + parts[i + 1]] + parts[i + 2:]
+
+
+def test_merges_of_tiktoken_are_its_ranks(tmp_path):
+    """tiktoken merges by the result, a reader of merges by the pair."""
+    rng = random.Random(1)
+    words = []
+    while len(words) < 60:                 # as training does: the parts of a token are older
+        pool = [*words, b"a", b"b", b"c"]
+        word = rng.choice(pool) + rng.choice(pool)
+        if word not in words:
+            words.append(word)
+    t = tiktoken.read(tiktoken_model(tmp_path, words, KIMI | {"added_tokens_decoder": {}}))
+    ranks = {w: i for i, w in enumerate(words)}
+    pairs = {tuple(map(str.encode, m.split(" "))): i for i, m in enumerate(t.merges)}
+    for _ in range(300):
+        text = bytes(rng.choices(b"abc", k=rng.randrange(1, 40)))
+        parts = [bytes([b]) for b in text]
+        while found := [(pairs[pair], i) for i, pair in enumerate(zip(parts, parts[1:]))
+                        if pair in pairs]:
+            i = min(found)[1]
+            parts = parts[:i] + [parts[i] + parts[i + 1]] + parts[i + 2:]
+        assert parts == lowest_first([bytes([b]) for b in text], ranks), text
+
+
+@pytest.mark.parametrize("config, error", [
+    ({}, ModelError), (KIMI | {"auto_map": {"AutoTokenizer": ["other.Class", None]}}, ModelError),
+    (KIMI | {"added_tokens_decoder": {"3": {"content": "x"}}}, DataError),
+    (KIMI | {"added_tokens_decoder": {"9999999": {"content": "x"}}}, DataError)])
+def test_tiktoken_configurations_are_refused(tmp_path, config, error):
+    with pytest.raises(error):
+        tiktoken.read(tiktoken_model(tmp_path, [b"ab"], config))
+
+
+@pytest.mark.parametrize("lines", [b"", b"YQ==\n", b"YQ== 1\n", b"Y 0\n", b"YQ== 0\nYg== 0\n"])
+def test_broken_tiktoken_model(tmp_path, lines):
+    path = tiktoken_model(tmp_path, [])
+    path.write_bytes(lines)
+    with pytest.raises(DataError):
+        tiktoken.read(path)
+
 
 def test_rows_without_a_token_are_padded(bench):
     config, t = tiny.delta_net()

@@ -372,6 +372,42 @@ def transformer(H=4, KV=2, hd=2, F=12):
             "tie_word_embeddings": False}, randoms(s)
 
 
+def rwkv_qwen(mixer, F=12):
+    """A Qwen2.5 with this mixer in place of attention."""
+    s = {"model.embed_tokens.weight": (V, D), "model.norm.weight": (D,), "lm_head.weight": (V, D)}
+    for i in range(L):
+        s |= with_prefix(f"model.layers.{i}.", {
+            "input_layernorm.weight": (D,), "post_attention_layernorm.weight": (D,),
+            **with_prefix("self_attn.", mixer), **swiglu(F)})
+    return {"hidden_size": D, "num_hidden_layers": L, "rms_norm_eps": 1e-6, "hidden_act": "silu",
+            "tie_word_embeddings": False}, randoms(s)
+
+
+def rwkv6qwen2(H=4, KV=2, r=3, r2=5, F=12):
+    kv = KV * D // H
+    c, t = rwkv_qwen({
+        **{f"time_maa_{c}": (1, 1, D) for c in "xrkvwg"}, "time_maa_w1": (D, 5 * r),
+        "time_maa_w2": (5, r, D), "time_decay": (1, 1, D), "time_decay_w1": (D, r2),
+        "time_decay_w2": (r2, D), **projections(D, kv, kv), "q_proj.bias": (D,),
+        "k_proj.bias": (kv,), "v_proj.bias": (kv,), "gate.weight": (D, D),
+        "o_proj.weight": (D, D)}, F)
+    return c | {"model_type": "rwkv6qwen2", "num_attention_heads": H,
+                "num_key_value_heads": KV}, t
+
+
+def arwkv7(H=2, gated=True, normed=True, F=12):
+    ranks = {c: r for c, r in RANKS.items() if gated or c != "g"}
+    c, t = rwkv_qwen(with_prefix("time_mixer.", {
+        **{f"x_{c}": (1, 1, D) for c in ("rwkvag" if gated else "rwkva")},
+        **{f"{c}0": (1, 1, D) for c in "wav"}, **{f"{c}1": (D, r) for c, r in ranks.items()},
+        **{f"{c}2": (r, D) for c, r in ranks.items()}, "k_k": (1, 1, D), "k_a": (1, 1, D),
+        "r_k": (H, D // H),
+        **{f"{n}.weight": (D, D) for n in ("receptance", "key", "value", "output")},
+        **({"ln_x.weight": (D,), "ln_x.bias": (D,)} if normed else {})}), F)
+    return c | {"model_type": "rwkv_hybrid", "wkv_has_gate": gated,
+                "wkv_has_group_norm": normed}, t
+
+
 def olmo_hybrid(H=2, K=3, P=6, W=4, F=12, hd=4, KV=1):
     """A second layout of gated_delta_net."""
     kinds = ["linear_attention", "full_attention"]

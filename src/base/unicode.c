@@ -155,11 +155,12 @@ static size_t range_find(const uint32_t * table, size_t n, int shift, uint32_t m
     return lo;
 }
 
-enum { CLASS_MARK = 4 };
+// Classes of the table that char_class_of does not distinguish
+enum { CLASS_MARK = 4, CLASS_UPPER = 5, CLASS_LOWER = 6, CLASS_BITS = 7, CLASS_HAN = 8 };
 
 static uint32_t class_find(uint32_t cp) {
-    return unicode_classes[range_find(unicode_classes, COUNT(unicode_classes), 3, UINT32_MAX, cp)] &
-           7;
+    return unicode_classes[range_find(unicode_classes, COUNT(unicode_classes), 4, UINT32_MAX, cp)] &
+           (CLASS_BITS | CLASS_HAN);
 }
 
 enum char_class char_class_of(uint32_t cp) {
@@ -172,12 +173,32 @@ enum char_class char_class_of(uint32_t cp) {
         }
         return cp == ' ' || cp - '\t' < 5 ? CHAR_CLASS_SPACE : CHAR_CLASS_OTHER;
     }
-    const uint32_t found = class_find(cp);
-    return found == CLASS_MARK ? CHAR_CLASS_OTHER : (enum char_class) found;
+    switch (class_find(cp) & CLASS_BITS) {
+        case CLASS_UPPER:
+        case CLASS_LOWER:
+        case CHAR_CLASS_LETTER: return CHAR_CLASS_LETTER;
+        case CHAR_CLASS_NUMBER: return CHAR_CLASS_NUMBER;
+        case CHAR_CLASS_SPACE: return CHAR_CLASS_SPACE;
+        default: return CHAR_CLASS_OTHER;
+    }
 }
 
 bool char_is_mark(uint32_t cp) {
-    return cp >= 0x300 && class_find(cp) == CLASS_MARK;
+    return cp >= 0x300 && (class_find(cp) & CLASS_BITS) == CLASS_MARK;
+}
+
+bool char_is_han(uint32_t cp) {
+    return cp >= 0x2E80 && (class_find(cp) & CLASS_HAN) != 0;
+}
+
+int char_word_parts(uint32_t cp) {
+    switch (class_find(cp) & CLASS_BITS) {
+        case CLASS_UPPER: return CHAR_FRONT;
+        case CLASS_LOWER: return CHAR_REST;
+        case CHAR_CLASS_LETTER:
+        case CLASS_MARK: return CHAR_FRONT | CHAR_REST;
+        default: return 0;
+    }
 }
 
 //

@@ -49,6 +49,12 @@ enum char_class {
 enum char_class char_class_of(uint32_t cp);
 
 bool char_is_mark(uint32_t cp); // general category M; its class is OTHER
+bool char_is_han(uint32_t cp);  // script Han
+
+// What a character may be in a word: in its front part (general categories Lu, Lt, Lm, Lo, M) or in
+// the rest (Ll, Lm, Lo, M)
+enum { CHAR_FRONT = 1 << 0, CHAR_REST = 1 << 1 };
+int char_word_parts(uint32_t cp);
 
 // Returns true if the text is in NFC for certain. This needs no tables; false means "unknown".
 bool nfc_quick_check(const char * text, size_t len);

@@ -17,12 +17,9 @@ bool gguf_write_metadata(
     return ok;
 }
 
-bool gguf_write_tensor(struct atomic_file * out, const void * data, size_t size, size_t alignment,
-        struct lrnn_error * err) {
+bool gguf_write_padding(
+        struct atomic_file * out, size_t size, size_t alignment, struct lrnn_error * err) {
     static const char zeros[256] = { 0 };
-    if (!atomic_file_write(out, data, size, err)) {
-        return false;
-    }
     for (size_t left = GGML_PAD(size, alignment) - size; left > 0;) {
         const size_t n = left < sizeof(zeros) ? left : sizeof(zeros);
         if (!atomic_file_write(out, zeros, n, err)) {
@@ -31,4 +28,9 @@ bool gguf_write_tensor(struct atomic_file * out, const void * data, size_t size,
         left -= n;
     }
     return true;
+}
+
+bool gguf_write_tensor(struct atomic_file * out, const void * data, size_t size, size_t alignment,
+        struct lrnn_error * err) {
+    return atomic_file_write(out, data, size, err) && gguf_write_padding(out, size, alignment, err);
 }

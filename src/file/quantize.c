@@ -121,8 +121,11 @@ struct lrnn_quantize_tensor quantize_describe(const struct quantize_tensor * t) 
 
 // ---- One tensor ---------------------------------------------------------------------------------
 
-// Threads take the rows in pieces of about this many values. Each piece has its own sums, which are
-// added in order, so that the result does not depend on which thread took which piece.
+// A tensor is rounded and written in slabs of about SLAB_VALUES, so that the memory does not grow
+// with it: the experts of a layer are one tensor. Threads take the rows of a slab in pieces. Each
+// piece has its own sums, which are added in order, so that the result does not depend on which
+// thread took which piece.
+static const int64_t SLAB_VALUES = 1 << 21;
 static const int64_t PIECE_VALUES = 1 << 16;
 
 enum fault { FAULT_NONE, FAULT_SOURCE, FAULT_RANGE, FAULT_MEMORY };
@@ -130,10 +133,11 @@ enum fault { FAULT_NONE, FAULT_SOURCE, FAULT_RANGE, FAULT_MEMORY };
 struct job {
     const struct model_tensor * source;
     enum ggml_type              to;
+    int64_t                     first_row;  // of the slab
     char *                      out;        // [n_rows] rows of `to`
     const float *               importance; // [n_matrices][ne0], NULL: none
     int64_t             importance_step; // from one matrix to the next: ne0, or 0 if all share one
-    int64_t             n_rows;
+    int64_t             n_rows;          // of the slab
     int64_t             rows_per_piece;
     int64_t             n_pieces;
     double *            error2; // [n_pieces] Σ (w − w')²
@@ -162,7 +166,8 @@ static enum fault run_piece(const struct job * job, int64_t piece, float * w, fl
     double       error2 = 0.0;
     double       sum2 = 0.0;
 
-    to_floats(s->type, (const char *) s->data + (size_t) first * row_from, w, (last - first) * n);
+    to_floats(s->type, (const char *) s->data + (size_t) (job->first_row + first) * row_from, w,
+            (last - first) * n);
     for (int64_t i = 0; i < (last - first) * n; ++i) {
         if (!isfinite(w[i])) {
             return FAULT_SOURCE;
@@ -170,8 +175,8 @@ static enum fault run_piece(const struct job * job, int64_t piece, float * w, fl
         sum2 += (double) w[i] * (double) w[i];
     }
     for (int64_t row = first; row < last;) {
-        const int64_t matrix = row / s->ne[1];
-        int64_t       end = (matrix + 1) * s->ne[1]; // each matrix has its own importance
+        const int64_t matrix = (job->first_row + row) / s->ne[1];
+        int64_t       end = (matrix + 1) * s->ne[1] - job->first_row; // it has its own importance
         end = end < last ? end : last;
         ggml_quantize_chunk(job->to, w + (row - first) * n, job->out + (size_t) row * row_to, 0,
                 end - row, n,
@@ -252,54 +257,90 @@ static bool importance_of(const struct quantize_tensor * t, float ** weights) {
     return true;
 }
 
-static bool quantize_one(struct quantize_tensor * t, const char * path, int n_threads, char * out,
+static bool fail(enum fault fault, const char * path, const struct quantize_tensor * t,
         struct lrnn_error * err) {
-    const struct model_tensor * s = t->source;
-
-    struct job job = {
-        .source = s,
-        .to = t->choice.to,
-        .out = out,
-        .n_rows = n_rows_of(s),
-        .importance_step = t->importance != NULL && t->importance->n_matrices > 1 ? s->ne[0] : 0,
-    };
-    job.rows_per_piece = PIECE_VALUES / s->ne[0] > 1 ? PIECE_VALUES / s->ne[0] : 1;
-    job.n_pieces = (job.n_rows + job.rows_per_piece - 1) / job.rows_per_piece;
-    job.error2 = calloc((size_t) job.n_pieces, sizeof(double));
-    job.sum2 = calloc((size_t) job.n_pieces, sizeof(double));
-
-    float *    importance = NULL;
-    enum fault fault = FAULT_MEMORY;
-    if (job.error2 != NULL && job.sum2 != NULL && importance_of(t, &importance)) {
-        job.importance = importance;
-        run_threads(&job, n_threads);
-        fault = (enum fault) atomic_load(&job.fault);
-    }
-    double error2 = 0.0;
-    double sum2 = 0.0;
-    for (int64_t i = 0; i < job.n_pieces && fault == FAULT_NONE; ++i) {
-        error2 += job.error2[i];
-        sum2 += job.sum2[i];
-    }
-    t->error = sum2 > 0.0 ? sqrt(error2 / sum2) : 0.0;
-    free(job.error2);
-    free(job.sum2);
-    free(importance);
     switch (fault) {
         case FAULT_NONE: break;
         case FAULT_SOURCE:
             return error_set(err, LRNN_ERROR_NOT_FINITE,
-                    "%s: tensor %s has values that are not finite", path, s->name);
+                    "%s: tensor %s has values that are not finite", path, t->source->name);
         case FAULT_RANGE:
             return error_set(err, LRNN_ERROR_NOT_FINITE,
-                    "%s: tensor %s has values outside the range of %s%s", path, s->name,
-                    quantize_type_name(job.to),
-                    job.to == GGML_TYPE_F16 ? "; use BF16, which has the range of F32" : "");
+                    "%s: tensor %s has values outside the range of %s%s", path, t->source->name,
+                    quantize_type_name(t->choice.to),
+                    t->choice.to == GGML_TYPE_F16 ? "; use BF16, which has the range of F32" : "");
         case FAULT_MEMORY:
-            return error_set(
-                    err, LRNN_ERROR_NO_MEMORY, "%s: out of memory for tensor %s", path, s->name);
+            return error_set(err, LRNN_ERROR_NO_MEMORY, "%s: out of memory for tensor %s", path,
+                    t->source->name);
     }
     return true;
+}
+
+// Rounds a tensor and writes it, unless out is NULL.
+static bool quantize_one(struct quantize_tensor * t, const struct model_file * file, int n_threads,
+        struct atomic_file * out, struct lrnn_error * err) {
+    const struct model_tensor * s = t->source;
+    const char *                path = model_file_path(file);
+    const int64_t               n_rows = n_rows_of(s);
+    const int64_t slab = SLAB_VALUES / s->ne[0] > 1 ? SLAB_VALUES / s->ne[0] : 1; // rows
+    const size_t  row_to = ggml_row_size(t->choice.to, s->ne[0]);
+
+    struct job job = {
+        .source = s,
+        .to = t->choice.to,
+        .importance_step = t->importance != NULL && t->importance->n_matrices > 1 ? s->ne[0] : 0,
+        .rows_per_piece = PIECE_VALUES / s->ne[0] > 1 ? PIECE_VALUES / s->ne[0] : 1,
+    };
+    const size_t n_sums = (size_t) ((slab + job.rows_per_piece - 1) / job.rows_per_piece);
+    float *      importance = NULL;
+    job.out = malloc((size_t) (slab < n_rows ? slab : n_rows) * row_to);
+    job.error2 = calloc(n_sums, sizeof(double));
+    job.sum2 = calloc(n_sums, sizeof(double));
+
+    bool       ok = true;
+    double     error2 = 0.0;
+    double     sum2 = 0.0;
+    enum fault fault = job.out != NULL && job.error2 != NULL && job.sum2 != NULL &&
+                                       importance_of(t, &importance)
+                               ? FAULT_NONE
+                               : FAULT_MEMORY;
+    job.importance = importance;
+    for (; ok && fault == FAULT_NONE && job.first_row < n_rows; job.first_row += slab) {
+        const int64_t left = n_rows - job.first_row;
+        job.n_rows = slab < left ? slab : left;
+        job.n_pieces = (job.n_rows + job.rows_per_piece - 1) / job.rows_per_piece;
+        atomic_store(&job.next, 0);
+        run_threads(&job, n_threads);
+        fault = (enum fault) atomic_load(&job.fault);
+        for (int64_t i = 0; i < job.n_pieces && fault == FAULT_NONE; ++i) {
+            error2 += job.error2[i];
+            sum2 += job.sum2[i];
+        }
+        if (fault == FAULT_NONE && out != NULL) {
+            ok = atomic_file_write(out, job.out, (size_t) job.n_rows * row_to, err);
+        }
+        model_file_release(file, s);
+    }
+    t->error = sum2 > 0.0 ? sqrt(error2 / sum2) : 0.0;
+    free(job.out);
+    free(job.error2);
+    free(job.sum2);
+    free(importance);
+    return ok && fail(fault, path, t, err);
+}
+
+// Writes a tensor as it is.
+static bool copy_one(const struct quantize_tensor * t, const struct model_file * file,
+        struct atomic_file * out, struct lrnn_error * err) {
+    const size_t slab = (size_t) SLAB_VALUES * sizeof(float);
+    bool         ok = true;
+    for (size_t at = 0; at < t->bytes && ok; at += slab) {
+        const size_t left = t->bytes - at;
+        const char * data = (const char *) t->source->data + at;
+        ok = atomic_file_write(out, data, slab < left ? slab : left, err);
+        model_file_release(file, t->source);
+    }
+    return ok;
 }
 
 // ---- File ---------------------------------------------------------------------------------------
@@ -369,19 +410,13 @@ bool quantize_run(struct quantize_plan * plan, const struct model_file * file,
     }
     for (size_t i = 0; i < plan->n_tensors && ok; ++i) {
         struct quantize_tensor * t = &plan->tensors[i];
-        const bool               copied = t->choice.to == t->source->type;
-        char *                   rounded = copied ? NULL : malloc(t->bytes);
-        const void *             data = copied ? t->source->data : rounded;
-        if (data == NULL) {
-            ok = error_set(err, LRNN_ERROR_NO_MEMORY,
-                    "%s: out of memory for the %zu bytes of tensor %s", model_file_path(file),
-                    t->bytes, t->source->name);
-        } else if (!copied) {
-            ok = quantize_one(t, model_file_path(file), n_threads, rounded, err);
+        struct atomic_file *     to = path != NULL ? &out : NULL;
+        if (t->choice.to != t->source->type) {
+            ok = quantize_one(t, file, n_threads, to, err);
+        } else if (to != NULL) {
+            ok = copy_one(t, file, to, err);
         }
-        ok = ok && (path == NULL || gguf_write_tensor(&out, data, t->bytes, alignment, err));
-        free(rounded);
-        model_file_release(file, t->source);
+        ok = ok && (to == NULL || gguf_write_padding(to, t->bytes, alignment, err));
         const struct lrnn_quantize_tensor described = quantize_describe(t);
         if (ok && done != NULL && !done(&described, (int64_t) i, user)) {
             ok = error_set(err, LRNN_ERROR_CANCELLED,

@@ -17,6 +17,7 @@
 
 // Every family, by its name in lrnn.family. Its file defines family_<name>.
 #define FAMILIES(X)        \
+    X(arwkv7)              \
     X(bailingmoe3)         \
     X(delta_net)           \
     X(falcon_h1)           \
@@ -41,6 +42,7 @@
     X(qwen35moe)           \
     X(retnet)              \
     X(rwkv6)               \
+    X(rwkv6qwen2)          \
     X(rwkv7)               \
     X(transformer)         \
     X(xlstm)

@@ -114,7 +114,8 @@ static bool prepare(struct lrnn_quantizer * q, const char * path,
         return false;
     }
     // Reject a file that cannot be loaded before writing another one like it.
-    struct lrnn_model * model = lrnn_model_load(path, NULL, err);
+    const struct lrnn_model_params only_check = { .no_huge_pages = true };
+    struct lrnn_model *            model = lrnn_model_load(path, &only_check, err);
     if (model == NULL) {
         return false;
     }

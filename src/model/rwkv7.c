@@ -15,6 +15,9 @@
 //                   x += W_o ((GroupNorm(y) + (Σ r k r_k) v) ∘ g)
 //     channel mix:  h = LN(x),  d = h_{t−1} − h
 //                   x += W_v relu(W_k (h + d ∘ μ_k))²
+//
+// ARWKV is a Qwen2.5 whose attention became this time mix, with RMSNorms and an MLP around it. It
+// may lack the GroupNorm and g.
 
 #include "model/families.h"
 
@@ -28,37 +31,48 @@ struct rwkv7 {
     float   key_epsilon; // under the root of ‖·‖; 0: ‖·‖ is clamped from below instead
 };
 
-struct rwkv7_layer {
-    struct ggml_tensor * ln1, *ln1_b, *ln2, *ln2_b; // [D]
-    struct ggml_tensor * lerp;                      // [D, 1, 1, 6]  μ_i
-    struct low_rank      w, a;                      // out = H·K
-    struct low_rank      v, g;             // out = H·P; v not in the first layer, g without a bias
-    struct ggml_tensor * k_k, *k_a, *r_k;  // [H·K]
-    struct ggml_tensor * receptance, *key; // [D, H·K]
-    struct ggml_tensor * value;            // [D, H·P]
-    struct ggml_tensor * ln, *ln_b;        // [H·P]
-    struct ggml_tensor * output;           // [H·P, D]
-    struct ggml_tensor * lerp_k;           // [D]
-    struct ggml_tensor * ffn_key, *ffn_value; // [D, F], [F, D]
-    int32_t              shift1, shift2;
+struct time_mix {
+    struct ggml_tensor * lerp; // [D, 1, 1, 6]  μ_i; without g [D, 1, 1, 5]
+    struct low_rank      w, a; // out = H·K
+    struct low_rank     v, g; // out = H·P; v not in the first layer, g without a bias, or without g
+    struct ggml_tensor *k_k, *k_a, *r_k;  // [H·K]
+    struct ggml_tensor *receptance, *key; // [D, H·K]
+    struct ggml_tensor * value;           // [D, H·P]
+    struct ggml_tensor * ln, *ln_b;       // [H·P] or NULL
+    struct ggml_tensor * output;          // [H·P, D]
+    int32_t              shift;
     bool                 is_first;
 };
+
+struct rwkv7_layer {
+    struct time_mix      time_mix;
+    struct ggml_tensor * ln1, *ln1_b, *ln2, *ln2_b; // [D]
+    struct ggml_tensor * lerp_k;                    // [D]
+    struct ggml_tensor * ffn_key, *ffn_value;       // [D, F], [F, D]
+    int32_t              shift;
+};
+
+// A file of llama.cpp
+static bool load_llama_cpp_keys(struct loader * l) {
+    struct rwkv7 * f = l->model->shared;
+    const char *   size = loader_key(l, "wkv.head_size");
+    const int64_t  D = l->model->n_embd;
+    f->K = f->P = loader_int(l, size, 1, 65536);
+    loader_divisor(l, size, f->K, loader_key(l, "embedding_length"), D);
+    f->H = l->failed ? 0 : D / f->K;
+    f->eps = 64e-5f;
+    return !l->failed;
+}
 
 static bool load(struct loader * l) {
     struct rwkv7 * f = l->model->shared;
 
-    if (!l->llama_cpp) {
-        f->H = loader_int(l, "lrnn.head_count", 1, 65536);
-        f->K = loader_int(l, "lrnn.key_length", 1, 65536);
-        f->P = loader_int(l, "lrnn.value_length", 1, 65536);
-        f->eps = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
-        f->key_epsilon = loader_float(l, "lrnn.key_norm_epsilon", 0.0f, 1.0f);
-    } else {
-        f->K = f->P = loader_int(l, "rwkv7.wkv.head_size", 1, 65536);
-        f->H = l->failed ? 0 : l->model->n_embd / f->K;
-        f->eps = 64e-5f;
-        loader_divisor(l, "rwkv7.wkv.head_size", f->K, "rwkv7.embedding_length", l->model->n_embd);
+    if (l->llama_cpp) {
+        return load_llama_cpp_keys(l);
     }
+    heads_load(l, &f->H, &f->K, &f->P);
+    f->eps = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
+    f->key_epsilon = loader_float(l, "lrnn.key_norm_epsilon", 0.0f, 1.0f);
     return !l->failed;
 }
 
@@ -72,38 +86,52 @@ static void load_map(
     low_rank_load(l, il, name[1], name[2], letter != 'g' ? name[0] : NULL, out, need, map);
 }
 
-static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
+// norm: TENSOR_REQUIRED or TENSOR_OPTIONAL, of the GroupNorm
+static bool load_time_mix(struct loader * l, int32_t il, struct layer * layer, bool gated, int norm,
+        struct time_mix * w) {
     const struct rwkv7 * f = l->model->shared;
+    const int64_t        D = l->model->n_embd;
+    const int64_t        HK = f->H * f->K, HP = f->H * f->P;
+
+    loader_recurrence(l, layer, f->H, f->K, f->P, 0);
+    w->shift = loader_state(l, layer, D);
+    w->is_first = il == 0;
+
+    w->lerp = loader_tensor_nd(l, il, "time_mix_lerp_fused.weight", TENSOR_F32, 4,
+            (const int64_t[4]) { D, 1, 1, gated ? PARTS : PARTS - 1 });
+    load_map(l, il, 'w', HK, TENSOR_REQUIRED, &w->w);
+    load_map(l, il, 'a', HK, TENSOR_REQUIRED, &w->a);
+    if (gated) {
+        load_map(l, il, 'g', HP, TENSOR_REQUIRED, &w->g);
+    }
+    // unused in the first layer; files of llama.cpp have it nevertheless
+    load_map(l, il, 'v', HP, il == 0 ? TENSOR_OPTIONAL : TENSOR_REQUIRED, &w->v);
+    w->k_k = loader_tensor_1d(l, il, "time_mix_k_k.weight", TENSOR_F32, HK);
+    w->k_a = loader_tensor_1d(l, il, "time_mix_k_a.weight", TENSOR_F32, HK);
+    w->r_k = loader_tensor_1d(l, il, "time_mix_r_k.weight", TENSOR_F32, HK);
+    w->receptance = loader_tensor_2d(l, il, "time_mix_receptance.weight", TENSOR_REQUIRED, D, HK);
+    w->key = loader_tensor_2d(l, il, "time_mix_key.weight", TENSOR_REQUIRED, D, HK);
+    w->value = loader_tensor_2d(l, il, "time_mix_value.weight", TENSOR_REQUIRED, D, HP);
+    w->ln = loader_tensor_1d(l, il, "time_mix_ln.weight", TENSOR_F32 | norm, HP);
+    w->ln_b = loader_tensor_1d(
+            l, il, "time_mix_ln.bias", TENSOR_F32 | (w->ln != NULL ? TENSOR_REQUIRED : norm), HP);
+    w->output = loader_tensor_2d(l, il, "time_mix_output.weight", TENSOR_REQUIRED, HP, D);
+    return !l->failed;
+}
+
+static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     struct rwkv7_layer * w = layer->weights;
     const int64_t        D = l->model->n_embd;
     const int64_t        F = layer->n_ff;
 
-    loader_recurrence(l, layer, f->H, f->K, f->P, 0);
-    w->shift1 = loader_state(l, layer, D);
-    w->shift2 = loader_state(l, layer, D);
-    w->is_first = il == 0;
-
+    if (!load_time_mix(l, il, layer, true, TENSOR_REQUIRED, &w->time_mix)) {
+        return false;
+    }
+    w->shift = loader_state(l, layer, D);
     w->ln1 = loader_tensor_1d(l, il, "attn_norm.weight", TENSOR_F32, D);
     w->ln1_b = loader_tensor_1d(l, il, "attn_norm.bias", TENSOR_F32, D);
     w->ln2 = loader_tensor_1d(l, il, "attn_norm_2.weight", TENSOR_F32, D);
     w->ln2_b = loader_tensor_1d(l, il, "attn_norm_2.bias", TENSOR_F32, D);
-    w->lerp = loader_tensor_nd(l, il, "time_mix_lerp_fused.weight", TENSOR_F32, 4,
-            (const int64_t[4]) { D, 1, 1, PARTS });
-    load_map(l, il, 'w', f->H * f->K, TENSOR_REQUIRED, &w->w);
-    load_map(l, il, 'a', f->H * f->K, TENSOR_REQUIRED, &w->a);
-    load_map(l, il, 'g', f->H * f->P, TENSOR_REQUIRED, &w->g);
-    // unused in the first layer; files of llama.cpp have it nevertheless
-    load_map(l, il, 'v', f->H * f->P, il == 0 ? TENSOR_OPTIONAL : TENSOR_REQUIRED, &w->v);
-    w->k_k = loader_tensor_1d(l, il, "time_mix_k_k.weight", TENSOR_F32, f->H * f->K);
-    w->k_a = loader_tensor_1d(l, il, "time_mix_k_a.weight", TENSOR_F32, f->H * f->K);
-    w->r_k = loader_tensor_1d(l, il, "time_mix_r_k.weight", TENSOR_F32, f->H * f->K);
-    w->receptance =
-            loader_tensor_2d(l, il, "time_mix_receptance.weight", TENSOR_REQUIRED, D, f->H * f->K);
-    w->key = loader_tensor_2d(l, il, "time_mix_key.weight", TENSOR_REQUIRED, D, f->H * f->K);
-    w->value = loader_tensor_2d(l, il, "time_mix_value.weight", TENSOR_REQUIRED, D, f->H * f->P);
-    w->ln = loader_tensor_1d(l, il, "time_mix_ln.weight", TENSOR_F32, f->H * f->P);
-    w->ln_b = loader_tensor_1d(l, il, "time_mix_ln.bias", TENSOR_F32, f->H * f->P);
-    w->output = loader_tensor_2d(l, il, "time_mix_output.weight", TENSOR_REQUIRED, f->H * f->P, D);
     w->lerp_k = loader_tensor_1d(l, il, "channel_mix_lerp_k.weight", TENSOR_F32, D);
     w->ffn_key = loader_tensor_2d(l, il, "channel_mix_key.weight", TENSOR_REQUIRED, D, F);
     w->ffn_value = loader_tensor_2d(l, il, "channel_mix_value.weight", TENSOR_REQUIRED, F, D);
@@ -112,18 +140,19 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
 
 // h_i = h + d ∘ μ_i, each [D, T]. For a single token this is one product and one sum for all six: a
 // node costs more than its arithmetic there.
-static void mix_parts(struct graph * g, const struct rwkv7_layer * w, struct ggml_tensor * h,
+static void mix_parts(struct graph * g, const struct time_mix * w, struct ggml_tensor * h,
         struct ggml_tensor * hi[PARTS]) {
     struct ggml_context * c = g->ctx;
     struct ggml_tensor *  mu = w->lerp;
     const int64_t         D = h->ne[0];
+    const int             n = (int) mu->ne[3];
 
-    struct ggml_tensor * d = ggml_sub(c, graph_shift(g, w->shift1, h), h); // [D, T]
-    struct ggml_tensor * all = NULL;                                       // [D, 6]
+    struct ggml_tensor * d = ggml_sub(c, graph_shift(g, w->shift, h), h); // [D, T]
+    struct ggml_tensor * all = NULL;                                      // [D, n]
     if (g->n_tokens == 1) {
-        all = ggml_add(c, ggml_mul(c, ggml_reshape_2d(c, mu, D, PARTS), d), h);
+        all = ggml_add(c, ggml_mul(c, ggml_reshape_2d(c, mu, D, n), d), h);
     }
-    for (int i = 0; i < PARTS; ++i) {
+    for (int i = 0; i < n; ++i) {
         const size_t at = (size_t) i;
         hi[i] = all != NULL ? ggml_view_2d(c, all, D, 1, all->nb[1], at * all->nb[1])
                             : lerp(g, h, d, ggml_view_1d(c, mu, D, at * mu->nb[3]));
@@ -132,7 +161,7 @@ static void mix_parts(struct graph * g, const struct rwkv7_layer * w, struct ggm
 
 // κ = k ∘ k_k / ‖·‖, [H·K, T] → [K, H, T]
 static struct ggml_tensor * normalize_key(
-        struct graph * g, const struct rwkv7_layer * w, struct ggml_tensor * k) {
+        struct graph * g, const struct time_mix * w, struct ggml_tensor * k) {
     const struct rwkv7 * f = g->model->shared;
     k = ggml_reshape_3d(g->ctx, ggml_mul(g->ctx, k, w->k_k), f->K, f->H, g->n_tokens);
     return f->key_epsilon > 0.0f ? graph_l2_norm(g, k, f->key_epsilon)
@@ -140,7 +169,7 @@ static struct ggml_tensor * normalize_key(
 }
 
 static struct ggml_tensor * time_mix(
-        struct graph * g, const struct rwkv7_layer * w, struct ggml_tensor * h) {
+        struct graph * g, const struct time_mix * w, struct ggml_tensor * h) {
     const struct rwkv7 *  f = g->model->shared;
     struct ggml_context * c = g->ctx;
     const int64_t         T = g->n_tokens;
@@ -153,17 +182,18 @@ static struct ggml_tensor * time_mix(
 
     // low-rank maps
     struct ggml_tensor * decay = graph_linear(g, w->w.down, NULL, hi[PART_W]); // [r, T]
-    struct ggml_tensor * gate = graph_linear(g, w->g.down, NULL, hi[PART_G]);
     struct ggml_tensor * a = graph_linear(g, w->a.down, NULL, hi[PART_A]);
     struct ggml_tensor * share = w->is_first ? a : graph_linear(g, w->v.down, NULL, hi[PART_V]);
+    const bool           gated = w->g.down != NULL;
+    struct ggml_tensor * gate = gated ? graph_linear(g, w->g.down, NULL, hi[PART_G]) : decay;
     graph_group(g, 7, (struct ggml_tensor *[]) { r, k, v, decay, gate, a, share });
 
+    gate = gated ? ggml_sigmoid(c, gate) : NULL;
     decay = ggml_tanh(c, decay);
-    gate = ggml_sigmoid(c, gate);
-    graph_group(g, 2, (struct ggml_tensor *[]) { decay, gate });
+    graph_group(g, 2, (struct ggml_tensor *[]) { decay, gated ? gate : decay });
 
     decay = graph_linear(g, w->w.up, NULL, decay);                   // [H·K, T]
-    gate = graph_linear(g, w->g.up, NULL, gate);                     // [H·P, T]
+    gate = gated ? graph_linear(g, w->g.up, NULL, gate) : decay;     // [H·P, T]
     a = graph_linear(g, w->a.up, NULL, a);                           // [H·K, T]
     share = w->is_first ? a : graph_linear(g, w->v.up, NULL, share); // [H·P, T]
     graph_group(g, 4, (struct ggml_tensor *[]) { decay, gate, a, share });
@@ -195,21 +225,25 @@ static struct ggml_tensor * time_mix(
     };
     struct ggml_tensor * y = graph_householder(g, args); // [P, H, T]
 
-    y = ggml_reshape_2d(c, graph_layer_norm(g, y, NULL, NULL, f->eps), f->H * f->P, T); // [H·P, T]
-    y = ggml_add(c, ggml_mul(c, y, w->ln), w->ln_b);
+    if (w->ln == NULL) {
+        y = ggml_reshape_2d(c, y, f->H * f->P, T); // [H·P, T]
+    } else {
+        y = ggml_reshape_2d(c, graph_layer_norm(g, y, NULL, NULL, f->eps), f->H * f->P, T);
+        y = ggml_add(c, ggml_mul(c, y, w->ln), w->ln_b);
+    }
 
     struct ggml_tensor * rk = ggml_mul(c, ggml_mul(c, r, k), w->r_k);                 // [H·K, T]
     rk = ggml_sum_rows(c, ggml_reshape_3d(c, rk, f->K, f->H, T));                     // [1, H, T]
     struct ggml_tensor * rkv = ggml_mul(c, ggml_reshape_3d(c, v, f->P, f->H, T), rk); // [P, H, T]
     y = ggml_add(c, y, ggml_reshape_2d(c, rkv, f->H * f->P, T));
-    return graph_linear(g, w->output, NULL, ggml_mul(c, y, gate));
+    return graph_linear(g, w->output, NULL, gated ? ggml_mul(c, y, gate) : y);
 }
 
 static struct ggml_tensor * channel_mix(
         struct graph * g, const struct rwkv7_layer * w, struct ggml_tensor * h) {
     struct ggml_context * c = g->ctx;
 
-    struct ggml_tensor * d = ggml_sub(c, graph_shift(g, w->shift2, h), h);                // [D, T]
+    struct ggml_tensor * d = ggml_sub(c, graph_shift(g, w->shift, h), h);                 // [D, T]
     struct ggml_tensor * k = graph_linear(g, w->ffn_key, NULL, lerp(g, h, d, w->lerp_k)); // [F, T]
     return graph_linear(g, w->ffn_value, NULL, ggml_sqr(c, ggml_relu(c, k)));
 }
@@ -218,7 +252,8 @@ static struct ggml_tensor * build_layer(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct rwkv7_layer * w = layer->weights;
     const float                eps = g->model->norm_eps;
-    x = ggml_add(g->ctx, x, time_mix(g, w, graph_layer_norm(g, x, w->ln1, w->ln1_b, eps)));
+    x = ggml_add(
+            g->ctx, x, time_mix(g, &w->time_mix, graph_layer_norm(g, x, w->ln1, w->ln1_b, eps)));
     return ggml_add(g->ctx, x, channel_mix(g, w, graph_layer_norm(g, x, w->ln2, w->ln2_b, eps)));
 }
 
@@ -231,4 +266,29 @@ const struct family family_rwkv7 = {
     .load = load,
     .load_layer = load_layer,
     .build_layer = build_layer,
+};
+
+// ---- ARWKV --------------------------------------------------------------------------------------
+
+static bool load_arwkv_layer(struct loader * l, int32_t il, struct layer * layer) {
+    char gate[64];
+    snprintf(gate, sizeof(gate), "blk.%d.time_mix_g1.weight", il);
+    const bool gated = model_file_find_tensor(l->file, gate) != NULL;
+    return load_time_mix(l, il, layer, gated, TENSOR_OPTIONAL, layer->weights);
+}
+
+static struct ggml_tensor * mix_arwkv(
+        struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
+    return time_mix(g, layer->weights, x);
+}
+
+const struct family family_arwkv7 = {
+    .name = "arwkv7",
+    .llama_cpp = "arwkv7",
+    .own_range = true,
+    .shared_size = sizeof(struct rwkv7),
+    .layer_size = sizeof(struct time_mix),
+    .load = load_llama_cpp_keys,
+    .load_layer = load_arwkv_layer,
+    .mix = mix_arwkv,
 };

@@ -103,6 +103,35 @@ static const char * skip_newlines(const char * p, const char * end) {
     return p;
 }
 
+//  \p{N}{1,n_digits}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+//
+// The alternatives after words
+static const char * rest_next(const char * p, const char * end, size_t n_digits, bool marks) {
+    const char * second; // the second character
+    const char * third;
+    const enum char_class class = word_class_at(p, end, marks, &second);
+
+    if (class == CHAR_CLASS_NUMBER) {
+        return skip_class(p, end, CHAR_CLASS_NUMBER, marks, n_digits);
+    }
+    if (class == CHAR_CLASS_OTHER) {
+        return skip_newlines(skip_class(p, end, CHAR_CLASS_OTHER, marks, SIZE_MAX), end);
+    }
+    if (*p == ' ' && second < end &&
+            word_class_at(second, end, marks, &third) == CHAR_CLASS_OTHER) {
+        return skip_newlines(skip_class(second, end, CHAR_CLASS_OTHER, marks, SIZE_MAX), end);
+    }
+    // \s*[\r\n]+ ends after the last line break in the white space
+    const char * line_end = NULL;
+    const char * next;
+    for (const char * q = p; q < end && class_at(q, end, &next) == CHAR_CLASS_SPACE; q = next) {
+        if (*q == '\r' || *q == '\n') {
+            line_end = next;
+        }
+    }
+    return line_end != NULL ? line_end : space_run(p, end);
+}
+
 // Llama-3 (n_digits = 3), Qwen2 (n_digits = 1)
 //
 //  (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,n_digits}|
@@ -120,33 +149,74 @@ static const char * llama3_next(const char * p, const char * end, size_t n_digit
     }
     const char * second; // the second character
     const char * third;
-    enum char_class class = word_class_at(p, end, marks, &second);
+    const enum char_class class = word_class_at(p, end, marks, &second);
     const enum char_class after = word_class_at(second, end, marks, &third);
 
     if (class == CHAR_CLASS_LETTER) {
         return skip_class(p, end, CHAR_CLASS_LETTER, marks, SIZE_MAX);
     }
-    if (class == CHAR_CLASS_NUMBER) {
-        return skip_class(p, end, CHAR_CLASS_NUMBER, marks, n_digits);
-    }
-    if (*p != '\r' && *p != '\n' && after == CHAR_CLASS_LETTER) {
+    if (class != CHAR_CLASS_NUMBER && *p != '\r' && *p != '\n' && after == CHAR_CLASS_LETTER) {
         return skip_class(second, end, CHAR_CLASS_LETTER, marks, SIZE_MAX);
     }
-    if (class == CHAR_CLASS_OTHER) {
-        return skip_newlines(skip_class(p, end, CHAR_CLASS_OTHER, marks, SIZE_MAX), end);
-    }
-    if (*p == ' ' && second < end && after == CHAR_CLASS_OTHER) {
-        return skip_newlines(skip_class(second, end, CHAR_CLASS_OTHER, marks, SIZE_MAX), end);
-    }
-    // \s*[\r\n]+ ends after the last line break in the white space
-    const char * line_end = NULL;
-    const char * next;
-    for (q = p; q < end && class_at(q, end, &next) == CHAR_CLASS_SPACE; q = next) {
-        if (*q == '\r' || *q == '\n') {
-            line_end = next;
+    return rest_next(p, end, n_digits, marks);
+}
+
+// Skips characters of the parts of a word, CHAR_FRONT or CHAR_REST, without \p{Han}.
+static const char * skip_part(const char * p, const char * end, int part) {
+    for (const char * next = p; p < end; p = next) {
+        const uint32_t cp = utf8_next(&next);
+        if (!(char_word_parts(cp) & part) || char_is_han(cp)) {
+            break;
         }
     }
-    return line_end != NULL ? line_end : space_run(p, end);
+    return p;
+}
+
+// [front]*[rest]+; NULL if there is no match
+static const char * front_and_rest(const char * p, const char * end) {
+    const char * q = skip_part(p, end, CHAR_FRONT);
+    const char * r = skip_part(q, end, CHAR_REST);
+    if (r > q) {
+        return r;
+    }
+    const char * last = NULL; // [rest]+ takes the last character of [front]* that it can
+    while (p < q) {
+        const uint32_t cp = utf8_next(&p);
+        last = char_word_parts(cp) & CHAR_REST ? p : last;
+    }
+    return last;
+}
+
+// Kimi, with front = \p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M} and rest = \p{Ll}\p{Lm}\p{Lo}\p{M}, both without
+// \p{Han}
+//
+//  \p{Han}+|[^\r\n\p{L}\p{N}]?[front]*[rest]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|
+//  [^\r\n\p{L}\p{N}]?[front]+[rest]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|
+//  \p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+static const char * kimi_next(const char * p, const char * end) {
+    const char * q = p;
+    for (const char * next = p; q < end && char_is_han(utf8_next(&next)); q = next) {
+    }
+    if (q > p) {
+        return q;
+    }
+    const char * word = p;
+    const enum char_class class = class_at(p, end, &q);
+    if (class != CHAR_CLASS_LETTER && class != CHAR_CLASS_NUMBER && *p != '\r' && *p != '\n') {
+        word = q;
+    }
+    q = front_and_rest(word, end);
+    if (q == NULL && word > p) { // a mark may be the word
+        q = front_and_rest(p, end);
+    }
+    if (q == NULL) {
+        q = skip_part(word, end, CHAR_FRONT);
+    }
+    if (q == word) {
+        return rest_next(p, end, 3, false);
+    }
+    const char * contracted = q < end ? contraction(q, end, true) : NULL;
+    return contracted != NULL ? contracted : q;
 }
 
 const char * pre_tokenizer_next(enum pre_tokenizer pre, const char * p, const char * end) {
@@ -154,23 +224,25 @@ const char * pre_tokenizer_next(enum pre_tokenizer pre, const char * p, const ch
         case PRE_TOKENIZER_LLAMA3: return llama3_next(p, end, 3, false);
         case PRE_TOKENIZER_QWEN2: return llama3_next(p, end, 1, false);
         case PRE_TOKENIZER_QWEN35: return llama3_next(p, end, 1, true);
+        case PRE_TOKENIZER_KIMI: return kimi_next(p, end);
         case PRE_TOKENIZER_GPT2: break;
     }
     return gpt2_next(p, end);
 }
 
 static const struct named_pre_tokenizer TABLE[] = {
-    { "gpt-2", PRE_TOKENIZER_GPT2, false, false },
-    { "gpt-neox", PRE_TOKENIZER_GPT2, true, false },
-    { "mpt", PRE_TOKENIZER_GPT2, true, false }, // gpt-neox in files of llama.cpp
-    { "llama-bpe", PRE_TOKENIZER_LLAMA3, false, true },
-    { "pixtral", PRE_TOKENIZER_LLAMA3, false, true },   // Nemotron
-    { "falcon-h1", PRE_TOKENIZER_LLAMA3, false, true }, // as llama.cpp reads it
-    { "lfm2", PRE_TOKENIZER_LLAMA3, false, true },
-    { "dbrx", PRE_TOKENIZER_LLAMA3, false, false }, // Granite-4
-    { "qwen2", PRE_TOKENIZER_QWEN2, false, false },
-    { "bailingmoe2", PRE_TOKENIZER_QWEN2, false, false }, // Ling: another expression, same pieces
-    { "qwen35", PRE_TOKENIZER_QWEN35, true, false },
+    { "gpt-2", PRE_TOKENIZER_GPT2, .nfc = false },
+    { "gpt-neox", PRE_TOKENIZER_GPT2, .nfc = true },
+    { "mpt", PRE_TOKENIZER_GPT2, .nfc = true }, // gpt-neox in files of llama.cpp
+    { "llama-bpe", PRE_TOKENIZER_LLAMA3, .whole = true, .bos = true },
+    { "pixtral", PRE_TOKENIZER_LLAMA3, .whole = true, .bos = true },   // Nemotron
+    { "falcon-h1", PRE_TOKENIZER_LLAMA3, .whole = true, .bos = true }, // as llama.cpp reads it
+    { "lfm2", PRE_TOKENIZER_LLAMA3, .whole = true, .bos = true },
+    { "dbrx", PRE_TOKENIZER_LLAMA3, .whole = false }, // Granite-4
+    { "qwen2", PRE_TOKENIZER_QWEN2, .whole = false },
+    { "bailingmoe2", PRE_TOKENIZER_QWEN2, .whole = false }, // Ling: another expression, same pieces
+    { "qwen35", PRE_TOKENIZER_QWEN35, .nfc = true },
+    { "kimi-k2", PRE_TOKENIZER_KIMI, .whole = true },
 };
 
 enum { N_NAMES = sizeof(TABLE) / sizeof(TABLE[0]) };

@@ -88,6 +88,7 @@ enum pre_tokenizer {
     PRE_TOKENIZER_LLAMA3,
     PRE_TOKENIZER_QWEN2,
     PRE_TOKENIZER_QWEN35,
+    PRE_TOKENIZER_KIMI,
 };
 
 // A name of the key tokenizer.ggml.pre.
@@ -95,7 +96,8 @@ struct named_pre_tokenizer {
     const char *       name;
     enum pre_tokenizer pre;
     bool               nfc; // normalizes, unless the file says otherwise: llama.cpp has no such key
-    bool               whole; // a piece may be a token as a whole; bos is added by default
+    bool               whole; // a piece may be a token as a whole
+    bool               bos;   // added, unless the file says otherwise
 };
 
 const struct named_pre_tokenizer * pre_tokenizer_find(const char * name); // NULL: unknown
@@ -120,7 +122,7 @@ struct tokenizer {
     enum tokenizer_kind kind;
     enum pre_tokenizer  pre;
     bool                nfc;
-    bool                whole;
+    bool                whole, bos; // of struct named_pre_tokenizer
 
     int32_t       n_tokens;
     int32_t       n_symbols;

@@ -124,6 +124,7 @@ static bool check_model(
     }
     tok->pre = pre->pre;
     tok->whole = pre->whole;
+    tok->bos = pre->bos;
     if (def->normalizer != NULL && strcmp(def->normalizer, "nfc") != 0) {
         return error_bad_model(err, "lrnn.tokenizer.normalizer is %s; expected nfc or none",
                 slice_quote(quote, sizeof(quote), slice_of(def->normalizer)));
@@ -206,8 +207,7 @@ static bool load_flags(
         struct tokenizer * tok, const struct tokenizer_def * def, struct lrnn_error * err) {
     const bool is_spm = tok->kind == TOKENIZER_SPM;
 
-    tok->add_bos =
-            def->add_bos < 0 ? (is_spm || tok->whole) && tok->bos_id >= 0 : def->add_bos != 0;
+    tok->add_bos = def->add_bos < 0 ? (is_spm || tok->bos) && tok->bos_id >= 0 : def->add_bos != 0;
     tok->add_eos = def->add_eos > 0;
     tok->add_space_prefix =
             def->add_space_prefix < 0 ? is_spm : is_spm && def->add_space_prefix != 0;

@@ -281,6 +281,133 @@ class MegatronGdp(torch.nn.Module):
             allow_neg_eigval=self.signed)))
 
 
+class QwenTimeMix(torch.nn.Module):
+    """RWKV in place of the attention of transformers' Qwen2; the names are those of released
+    checkpoints, whose own modules are not in a library."""
+
+    def forward(self, hidden_states, **_):
+        x = hidden_states
+        return self.mix(x, torch.nn.functional.pad(x, (0, 0, 1, -1)) - x), None
+
+    def parameters_of(self, **shapes):
+        for name, shape in shapes.items():
+            self.register_parameter(name, torch.nn.Parameter(torch.empty(shape)))
+
+
+class Qrwkv6TimeMix(QwenTimeMix):
+    """The formulas of the training code of QRWKV-6 (RADLADS), where the state is that of fla's
+    GLA. It also limits w to at least exp(−5), which llama.cpp does not; w is above that here."""
+
+    def __init__(self, config, rank=3, rank2=5):
+        super().__init__()
+        D, self.H, self.HK = (config.hidden_size, config.num_attention_heads,
+                              config.num_key_value_heads)
+        self.K = D // self.H
+        self.parameters_of(time_maa_w1=(D, 5*rank), time_maa_w2=(5, rank, D),
+                           time_decay=(1, 1, D), time_decay_w1=(D, rank2),
+                           time_decay_w2=(rank2, D),
+                           **{f"time_maa_{c}": (1, 1, D) for c in "xrkvwg"})
+        for c, rows in (("q", D), ("k", self.HK*self.K), ("v", self.HK*self.K)):
+            setattr(self, f"{c}_proj", torch.nn.Linear(D, rows))
+        self.gate, self.o_proj = (torch.nn.Linear(D, D, bias=False) for _ in range(2))
+
+    def mix(self, x, d):
+        B, T, D = x.shape
+        m = torch.tanh((x + d*self.time_maa_x) @ self.time_maa_w1).view(T, 5, -1).transpose(0, 1)
+        m = torch.bmm(m, self.time_maa_w2).view(5, B, T, D)
+        r, k, v, w, g = (x + d*(getattr(self, f"time_maa_{c}") + m[i])
+                         for i, c in enumerate("rkvwg"))
+        log_w = -(self.time_decay + torch.tanh(w @ self.time_decay_w1) @ self.time_decay_w2).exp()
+        assert log_w.min() > -5
+        r, log_w = (y.view(B, T, self.H, self.K) for y in (self.q_proj(r), log_w))
+        k, v = (y.view(B, T, self.HK, self.K).repeat_interleave(self.H // self.HK, 2)
+                for y in (self.k_proj(k), self.v_proj(v)))
+        naive = importlib.import_module("fla.ops.gla.naive")
+        y = naive.naive_recurrent_gla(r, k*(1 - log_w.exp()), v, log_w)[0]
+        return self.o_proj(y.reshape(B, T, D)*torch.sigmoid(self.gate(g)))
+
+
+class Arwkv7TimeMix(QwenTimeMix):
+    """The formulas of the modules of ARWKV (RWKVInside)."""
+
+    def __init__(self, config, first: list, whole: bool):
+        super().__init__()
+        D = config.hidden_size
+        self.H, self.first, self.whole = config.num_attention_heads, first, whole
+        self.time_mixer = torch.nn.Module()
+        self.time_mixer.parameters_of = types.MethodType(QwenTimeMix.parameters_of, self.time_mixer)
+        ranks = {"w": 3, "a": 5, "v": 2} | ({"g": 4} if whole else {})
+        self.time_mixer.parameters_of(
+            **{f"x_{c}": (1, 1, D) for c in ("rwkvag" if whole else "rwkva")},
+            **{f"{c}1": (D, r) for c, r in ranks.items()},
+            **{f"{c}2": (r, D) for c, r in ranks.items()},
+            **{f"{c}0": (1, 1, D) for c in "wav"},
+            k_k=(1, 1, D), k_a=(1, 1, D), r_k=(self.H, D // self.H))
+        for name in ("receptance", "key", "value", "output"):
+            setattr(self.time_mixer, name, torch.nn.Linear(D, D, bias=False))
+        if whole:
+            self.time_mixer.ln_x = torch.nn.GroupNorm(self.H, D, eps=64e-5)
+
+    def mix(self, x, d):
+        B, T, D = x.shape
+        heads, p = (B, T, self.H, -1), self.time_mixer
+
+        def low_rank(c, x, f=lambda y: y):
+            return f(x @ getattr(p, f"{c}1")) @ getattr(p, f"{c}2")
+
+        h = {c: x + d*getattr(p, f"x_{c}") for c in ("rwkvag" if self.whole else "rwkva")}
+        r, k, v = p.receptance(h["r"]), p.key(h["k"]), p.value(h["v"])
+        w = -torch.nn.functional.softplus(-(p.w0 + low_rank("w", h["w"], torch.tanh))) - 0.5
+        a = torch.sigmoid(p.a0 + low_rank("a", h["a"]))
+        if not self.first:
+            self.first.append(v)           # of layer 0
+        else:
+            v = v + (self.first[0] - v)*torch.sigmoid(p.v0 + low_rank("v", h["v"]))
+        kappa = torch.nn.functional.normalize((k*p.k_k).view(heads), dim=-1)
+        k = k*(1 + (a - 1)*p.k_a)
+        naive = importlib.import_module("fla.ops.generalized_delta_rule.dplr.naive")
+        r, log_w, k, v, a = (y.view(heads) for y in (r, -w.exp(), k, v, a))
+        y = naive.dplr_recurrence(*(y.transpose(1, 2) for y in (r/self.scale(r), k, v, -kappa,
+                                                                kappa*a, log_w)))[0]
+        y = y.transpose(1, 2)
+        if self.whole:
+            y = p.ln_x(y.reshape(B*T, D)).view(heads)
+        y = (y + (r*k*p.r_k).sum(-1, keepdim=True)*v).reshape(B, T, D)
+        return p.output(y*low_rank("g", h["g"], torch.sigmoid) if self.whole else y)
+
+    @staticmethod
+    def scale(r):
+        return r.shape[-1]**-0.5           # by which the function of fla multiplies r
+
+
+def qwen_with(model_type: str, mix, **config):
+    """transformers' Qwen2 with a time mix in each layer, saved under this model_type."""
+    model = from_transformers("Qwen2", **config)
+    del sys.modules["fla"]                 # the recurrence is fla's
+    for layer in model.model.layers:
+        layer.self_attn = mix(model.config)
+    save = model.save_pretrained
+
+    def save_pretrained(folder: Path) -> None:
+        save(folder)
+        path = folder / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"model_type": model_type}))
+
+    model.save_pretrained = save_pretrained
+    return model
+
+
+def arwkv7(whole: bool):
+    first = []                             # v of layer 0, in a call
+
+    def forget(*_):
+        first.clear()
+
+    model = qwen_with("rwkv_hybrid", lambda config: Arwkv7TimeMix(config, first, whole), **QWEN2)
+    model.register_forward_pre_hook(forget)
+    return model
+
+
 def norm_per_group(model, n_groups: int):
     """Replaces the output norm of Mamba-2. In training each group is normalized separately;
     transformers' Mamba-2 normalizes over all channels, but its Zamba-2 does it per group."""
@@ -360,9 +487,9 @@ def draw(name: str, shape: tuple[int, ...], tied: bool, normal, uniform) -> torc
         return 0.05/math.sqrt(shape[-1])*normal()
     if name.endswith("gk_proj.1.bias"):    # GLA: gates σ(·)^(1/16)
         return uniform(-12.0, 2.0)
-    if name.endswith("w_proj.linear.lora.2.bias"):         # RWKV-6: gates exp(−exp(·))
+    if name.endswith(("w_proj.linear.lora.2.bias", "time_decay")):         # RWKV-6: exp(−exp(·))
         return uniform(-4.0, 0.5)
-    if name.endswith("w_lora.lora.2.bias"):                # RWKV-7: gates exp(−0.61 σ(·))
+    if name.endswith(("w_lora.lora.2.bias", ".w0")):       # RWKV-7: gates exp(−0.61 σ(·))
         return uniform(-4.0, 2.0)
     if name.endswith("fgate_preact.bias"):
         return uniform(0.0, 5.0)
@@ -376,13 +503,15 @@ def draw(name: str, shape: tuple[int, ...], tied: bool, normal, uniform) -> torc
         return normal()
     if name.startswith("model.xlstm_block_stack.") and "norm" in name and leaf == "weight":
         return 0.25*normal()               # the package xlstm multiplies by 1 + w
-    if leaf in ("mu", "x_bias") or leaf.startswith("x_") and leaf[2:] in "rwkvag":
+    if (leaf in ("mu", "x_bias") or leaf.startswith("x_") and leaf[2:] in "rwkvag"
+            or leaf.startswith("time_maa_") and len(leaf) == len("time_maa_x")):
         return uniform(0.0, 1.0)           # share of the previous token
     if leaf in ("bonus", "r_k"):
         return 0.5*normal()
     if leaf == "lower_bounds":
         return normal()
-    if leaf in ("k_k", "k_a", "D") or "norm" in name and leaf.endswith("weight"):
+    norm = "norm" in name or "ln_x" in name
+    if leaf in ("k_k", "k_a", "D") or norm and leaf.endswith("weight"):
         return 1.0 + 0.25*normal()
     if "embed" in name:
         return 1.0/math.sqrt(shape[-1])*normal() if tied else normal()
@@ -433,6 +562,7 @@ RWKV7 = FLA | dict(head_dim=16, decay_low_rank_dim=4, gate_low_rank_dim=4, a_low
                    v_low_rank_dim=4)
 LLAMA = dict(intermediate_size=24, rms_norm_eps=1e-2, tie_word_embeddings=True,
              num_attention_heads=4, num_key_value_heads=2)
+QWEN2 = LLAMA | dict(tie_word_embeddings=False)
 OLMO = dict(intermediate_size=8, rms_norm_eps=1e-2, num_hidden_layers=4, num_attention_heads=4,
             num_key_value_heads=2, linear_num_key_heads=1, linear_num_value_heads=2,
             linear_key_head_dim=8, linear_value_head_dim=10, max_position_embeddings=512,
@@ -589,6 +719,9 @@ MODELS = {
     "retnet": lambda: from_fla("RetNet", **FLA, num_heads=2, expand_k=0.5, expand_v=1.0),
     "rwkv6": lambda: from_fla("RWKV6", **RWKV6, expand_k=0.5),
     "rwkv7": lambda: from_fla("RWKV7", **RWKV7),
+    "rwkv6qwen2": lambda: qwen_with("rwkv6qwen2", Qrwkv6TimeMix, **QWEN2),
+    "arwkv7": lambda: arwkv7(whole=True),
+    "arwkv7_bare": lambda: arwkv7(whole=False),
     # with the eps of the official models: llama.cpp's architectures
     "rwkv6_llama": lambda: from_fla(
         "RWKV6", **(RWKV6 | UNTIED | dict(norm_eps=64e-5)), expand_k=1.0),

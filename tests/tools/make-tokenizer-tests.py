@@ -28,6 +28,11 @@ LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
 QWEN35 = (QWEN2.replace(r"?\p{L}+", r"?[\p{L}\p{M}]+")
           .replace(r"[^\s\p{L}\p{N}]", r"[^\s\p{L}\p{M}\p{N}]"))
+OTHER_PARTS = r"\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]"
+FRONT, REST = r"[\p{Lu}\p{Lt}" + OTHER_PARTS + "]", r"[\p{Ll}" + OTHER_PARTS + "]"
+BEFORE, SHORT = r"[^\r\n\p{L}\p{N}]?", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+KIMI = "|".join([r"[\p{Han}]+", BEFORE + FRONT + "*" + REST + "+" + SHORT,
+                 BEFORE + FRONT + "+" + REST + "*" + SHORT, LLAMA3[LLAMA3.index(r"\p{N}{1,3}"):]])
 
 LINES = """
 The state of a linear recurrence is a matrix; the text that follows depends on nothing else.
@@ -58,9 +63,9 @@ def unicode_blocks(step):
     return "".join(out)
 
 
-def random_text(rng, n):
+def random_text(rng, n, more=""):
     """Characters of the classes that pre-tokenizers distinguish, in random order."""
-    pool = ("aZéжщ中한" "019٣½" "  \t\n\r\u00a0\u3000\u2028" ".,'\"-_{}()\u0301\u200d👍"
+    pool = more + ("aZéжщ中한" "019٣½" "  \t\n\r\u00a0\u3000\u2028" ".,'\"-_{}()\u0301\u200d👍"
             "'s't're've'm'll'dſ" "\u2581")
     return "".join(rng.choice(pool) for _ in range(n))
 
@@ -230,8 +235,8 @@ def main():
     corpus = "\n\n".join([(root/"convert/FORMAT.md").read_text(),
                           (root/"CONTRIBUTING.md").read_text(), LINES*3])
 
-    def cases(encode, specials):
-        c = [(t, 0, encode(t, 0)) for t in texts(corpus, specials)]
+    def cases(encode, specials, more=()):
+        c = [(t, 0, encode(t, 0)) for t in (*texts(corpus, specials), *more)]
         some = texts("", specials)[:4] + texts("", specials)[-5*len(specials):]
         return c + [(t, f, encode(t, f)) for t in some for f in (1, 2, 3)]
 
@@ -261,16 +266,22 @@ def main():
         ("llama-bpe", "llama-bpe", "",    split(LLAMA3), []),
         ("qwen2",     "qwen2",     "nfc", split(QWEN2),  ["<tool>"]),
         ("qwen35",    "qwen35",    "nfc", split(QWEN35), ["<tool>"]),
+        ("kimi-k2",   "kimi-k2",   "",    split(KIMI),   []),
     ]:
         specials = ["<|endoftext|>", "<|end|>"]
-        tok = train_bpe(corpus, pattern, norm, 500, specials, ignore_merges=pre == "llama-bpe",
-                        added=added)
+        tok = train_bpe(corpus, pattern, norm, 500, specials,
+                        ignore_merges=pre in ("llama-bpe", "kimi-k2"), added=added)
         if pre == "llama-bpe":
             tok.post_processor = processors.TemplateProcessing(
                 single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", 0)])
         d = definition_of_bpe(tok, pre, norm, bos=0, eos=1, add_bos=int(pre == "llama-bpe"))
         tools = ["<tool>"] if "<tool>" in added else []
-        d.write(out/f"{name}.bin", cases(lambda t, f: encode_bpe(tok, t, f), specials + tools))
+        # letters without case, of title case, Han and other characters of the script Han
+        pool = "\u02b0\u01c5\u3005\u3007\u2e80\u05d0AbCdEf'"
+        more = [random_text(random.Random(i), 300, pool).encode()
+                for i in range(12 if pre == "kimi-k2" else 0)]
+        d.write(out/f"{name}.bin",
+                cases(lambda t, f: encode_bpe(tok, t, f), specials + tools, more))
 
     # World: all bytes, and pieces of the corpus
     rng = random.Random(2)

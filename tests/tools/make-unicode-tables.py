@@ -5,7 +5,8 @@ usage: make-unicode-tables.py OUT.inc
 
 Token ids must equal those of the reference library (`tokenizers`), so the tables must agree with
 its Unicode data. The library has two versions of Unicode, an older one for normalization. The
-classes \\p{L}, \\p{M}, \\p{N} and \\s are queried from it, one code point at a time. Canonical
+classes \\p{L}, \\p{Lu}, \\p{Lt}, \\p{Ll}, \\p{M}, \\p{N}, \\s and \\p{Han} are queried from it, one
+code point at a time. Canonical
 decompositions and combining classes come from Python's unicodedata, except for characters that the
 library's NFC does not know yet: it treats them as starters.
 """
@@ -65,12 +66,13 @@ def write_array(f, name, numbers):
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    letters, numbers, spaces = members(r"\p{L}"), members(r"\p{N}"), members(r"\s")
-    marks = members(r"\p{M}")
+    upper, lower = members(r"[\p{Lu}\p{Lt}]"), members(r"\p{Ll}")
+    letters = members(r"\p{L}") - upper - lower
+    kinds = (letters, members(r"\p{N}"), members(r"\s"), members(r"\p{M}"), upper, lower)
+    han = members(r"\p{Han}")
 
     def class_of(c):
-        kinds = (letters, numbers, spaces, marks)
-        return next((i + 1 for i, kind in enumerate(kinds) if c in kind), 0)
+        return next((i + 1 for i, kind in enumerate(kinds) if c in kind), 0) | (c in han) << 3
 
     pairs = []     # (code point, first, second or 0), without Hangul, which is computed
     for c in CODE_POINTS:
@@ -95,9 +97,10 @@ def main():
                 f"{tokenizers.__version__} and Unicode {unicodedata.unidata_version}.\n"
                 "// Do not edit.\n\n#include <stdint.h>\n\n")
 
-        f.write("// first code point of a range << 3 | class: "
-                "0 other, 1 letter, 2 number, 3 white space, 4 mark\n")
-        write_array(f, "unicode_classes", [c << 3 | v for c, v in runs(class_of)])
+        f.write("// first code point of a range << 4 | Han << 3 | class: 0 other, 1 other letter, "
+                "2 number,\n// 3 white space, 4 mark, 5 letter of upper or title case, "
+                "6 letter of lower case\n")
+        write_array(f, "unicode_classes", [c << 4 | v for c, v in runs(class_of)])
 
         f.write("// first code point of a range << 8 | canonical combining class\n")
         write_array(f, "unicode_combining", [c << 8 | v for c, v in runs(combining)])

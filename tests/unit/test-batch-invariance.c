@@ -307,6 +307,9 @@ static struct lrnn_model * widen(struct model_edit * e, struct lrnn_error * err)
             gguf_set_val_u32(e->gguf, key, keys[i].value);
         }
     }
+    if (strcmp(arch, "rwkv6qwen2") == 0) { // whose heads, here 3, follow from the width
+        gguf_set_val_u32(e->gguf, "rwkv6qwen2.attention.head_count_kv", 1);
+    }
     for (int64_t i = 0; i < e->n_tensors; ++i) { // shapes that the loader accepts
         const struct ggml_tensor * x = e->tensors[i];
         if (strcmp(x->name, "token_embd.weight") == 0) {

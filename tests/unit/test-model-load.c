@@ -219,6 +219,20 @@ static const struct rejection REJECTIONS[] = {
             "key 'bailingmoe3.swiglu_clamp_exp' has element 1 = 7; expected 0 to 0" },
     { "bailingmoe3_q", "drop bailingmoe3.attention.q_lora_rank",
             "tensor blk.1.attn_q.weight is missing" },
+    { "rwkv6qwen2", "rwkv6qwen2.attention.head_count_kv = 3",
+            "key 'rwkv6qwen2.attention.head_count_kv' is 3; expected a divisor of the number of "
+            "heads = 4" },
+    { "rwkv6qwen2", "rwkv6qwen2.attention.head_count_kv = 0",
+            "tensor blk.0.time_mix_key.weight has shape [32, 16]; expected [32, 32]" },
+    { "arwkv7", "arwkv7.wkv.head_size = 7",
+            "key 'arwkv7.wkv.head_size' is 7; expected a divisor of arwkv7.embedding_length = 32" },
+    { "arwkv7", "blk.1.time_mix_lerp_fused.weight: f32 [32, 1, 1, 4]",
+            "tensor blk.1.time_mix_lerp_fused.weight has shape [32, 1, 1, 4]; expected [32, 1, 1, "
+            "6]" },
+    { "arwkv7", "drop blk.0.time_mix_ln.bias", "tensor blk.0.time_mix_ln.bias is missing" },
+    { "arwkv7",
+            "drop blk.1.time_mix_g1.weight; blk.1.time_mix_lerp_fused.weight: f32 [32, 1, 1, 5]",
+            "found 1 unknown tensor: 'blk.1.time_mix_g2.weight'" },
     { "delta_net_hybrid", "lrnn.attention.head_count_kv = 3",
             "key 'lrnn.attention.head_count_kv' is 3; expected a divisor of "
             "lrnn.attention.head_count = 4" },

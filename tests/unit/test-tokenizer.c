@@ -206,7 +206,7 @@ static bool write_seed(const char * path, const char * name, const char * direct
 
 int main(int argc, char ** argv) {
     static const char * const files[] = { "spm", "gpt-2", "gpt-neox", "llama-bpe", "qwen2",
-        "qwen35", "rwkv", "bytes", "symbols" };
+        "qwen35", "kimi-k2", "rwkv", "bytes", "symbols" };
 
     struct test t = { 0 };
     const bool  seeds = argc == 2 &&

@@ -4,6 +4,7 @@
 #include "kit/check.h"
 #include "lrnn.h"
 #include "model/model.h"
+#include "text/tokenizer-impl.h"
 #include "text/tokenizer.h"
 
 enum { N_BYTES = 256, MAX_TOKENS = 320 };
@@ -121,12 +122,13 @@ static void test_pieces_and_alphabet(struct test * t) {
     test_check(t, slice_is(tokenizer_token_bytes(tok, byte), "\xADq"), "U+0143 was not decoded");
     tokenizer_free(tok);
 
-    // bos, too, is added by default where whole pieces are looked up, as in llama.cpp
+    // where whole pieces are looked up, and bos is added by default, as in llama.cpp
     static const struct {
         const char * pre;
-        bool         whole;
-    } names[] = { { "llama-bpe", true }, { "pixtral", true }, { "falcon-h1", true },
-        { "lfm2", true }, { "dbrx", false }, { "bailingmoe2", false }, { "qwen2", false } };
+        bool         whole, bos;
+    } names[] = { { "llama-bpe", true, true }, { "pixtral", true, true },
+        { "falcon-h1", true, true }, { "lfm2", true, true }, { "kimi-k2", true, false },
+        { "dbrx", false, false }, { "bailingmoe2", false, false }, { "qwen2", false, false } };
     def.bos_id = xy;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
         def.pre = names[i].pre;
@@ -137,8 +139,8 @@ static void test_pieces_and_alphabet(struct test * t) {
             check_ids(t, tok, "xyz", IDS(xy, 'z'));
         }
         check_ids(t, tok, "xyzz", IDS(xy, 'z', 'z'));
-        test_check(t, tok != NULL && tokenizer_adds_bos(tok) == names[i].whole,
-                "%s: bos is %sadded", def.pre, names[i].whole ? "not " : "");
+        test_check(t, tok != NULL && tokenizer_adds_bos(tok) == names[i].bos, "%s: bos is %sadded",
+                def.pre, names[i].bos ? "not " : "");
         tokenizer_free(tok);
     }
 }
@@ -238,8 +240,38 @@ static void test_user_defined(struct test * t) {
     tokenizer_free(tok);
 }
 
+// The pieces of the library tokenizers, separated by |. Ids show a wrong cut only if a merge
+// crosses it.
+static void test_pieces_of_kimi(struct test * t) {
+    static const char * const texts[] = {
+        "Hello|World's| ABCdef| ABC",
+        "\u0301|ABC| \u0301abc", // a mark alone, before upper case
+        "\u4e2d\u6587|English|\u6df7\u5408",
+        "\u05d0|A|123|4", // a letter without case
+        "\u4e2d|'S| x",
+    };
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); ++i) {
+        char   text[64];
+        char   found[64];
+        size_t n = 0, n_found = 0;
+        for (const char * p = texts[i]; *p != '\0'; ++p) {
+            if (*p != '|') {
+                text[n++] = *p;
+            }
+        }
+        for (const char * p = text; p < text + n;) {
+            const char * next = pre_tokenizer_next(PRE_TOKENIZER_KIMI, p, text + n);
+            n_found += (size_t) snprintf(found + n_found, sizeof(found) - n_found, "%s%.*s",
+                    p > text ? "|" : "", (int) (next - p), p);
+            p = next;
+        }
+        test_check(t, strcmp(found, texts[i]) == 0, "%s was cut as %s", texts[i], found);
+    }
+}
+
 int main(void) {
     struct test t = { 0 };
+    test_pieces_of_kimi(&t);
     test_merge_order(&t);
     test_pieces_and_alphabet(&t);
     test_user_defined(&t);

@@ -168,7 +168,7 @@ static void check_docs(
 
 static void test_bytes(void) {
     static const char * const kinds[] = { "spm", "gpt-2", "gpt-neox", "llama-bpe", "qwen2",
-        "qwen35", "rwkv", "bytes", "symbols" };
+        "qwen35", "kimi-k2", "rwkv", "bytes", "symbols" };
     static const struct doc   hard[] = {
         DOC(" leading"),
         DOC(""),

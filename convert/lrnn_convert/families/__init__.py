@@ -16,12 +16,12 @@ from ..model import Model
 from . import (bailingmoe3, delta_net, falcon_h1, gated_delta_net, gated_delta_net_2,
                gated_delta_product, gla, granitehybrid, hgrn2, jamba, kda, kimi_linear, lfm2,
                mamba, mamba2, megatron_gdp, mlstm, nemotron_h, olmo_hybrid, qwen35, retnet, rwkv6,
-               rwkv7, transformer, xlstm)
+               rwkv7, rwkv_qwen, transformer, xlstm)
 
 MODULES = (delta_net, gated_delta_net, olmo_hybrid, qwen35, gated_delta_product,
            megatron_gdp, kda, gated_delta_net_2, kimi_linear, bailingmoe3, lfm2, mamba, jamba,
-           mamba2, granitehybrid, nemotron_h, falcon_h1, gla, retnet, hgrn2, rwkv6, rwkv7, mlstm,
-           xlstm, transformer)
+           mamba2, granitehybrid, nemotron_h, falcon_h1, gla, retnet, hgrn2, rwkv6, rwkv7,
+           rwkv_qwen, mlstm, xlstm, transformer)
 
 FAMILIES = {family.name: family for module in MODULES
             for family in (module.FAMILY, *getattr(module, "ALSO", ()))}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import EllipsisType
+from typing import Any
 
 import numpy as np
 
@@ -41,10 +42,10 @@ class Tensor:
         """The values as float32. Exact for F32, F16 and BF16."""
         return self._floats(self.read())
 
-    def pieces(self) -> Iterator[np.ndarray]:
-        """The values as float32, a few rows at a time."""
-        raw = self.read()
-        for rows in row_pieces(self.shape):
+    def pieces(self, part: Any = ...) -> Iterator[np.ndarray]:
+        """The values of a part as float32, a few rows at a time. part: an index."""
+        raw = self.read()[part]
+        for rows in row_pieces(raw.shape):
             yield self._floats(raw[rows])
             self.release()
 

@@ -8,13 +8,17 @@ from pathlib import Path
 
 from ..errors import DataError
 from ..model import Model
-from . import hf_json, rwkv_world, sentencepiece
+from . import hf_json, rwkv_world, sentencepiece, tiktoken
 from .tokenizer import BYTE, UNUSED, Tokenizer
 
 # in order of preference: the library of the checkpoint itself reads tokenizer.json
-FILES = ("tokenizer.json", "tokenizer.model", "rwkv_vocab*.txt")
+FILES = ("tokenizer.json", "tokenizer.model", "tiktoken.model", "rwkv_vocab*.txt")
 CONFIG_FILES = ("tokenizer_config.json", "special_tokens_map.json")
 READERS = {".json": hf_json.read, ".model": sentencepiece.read, ".txt": rwkv_world.read}
+
+
+def read(path: Path) -> Tokenizer:
+    return tiktoken.read(path) if path.name == "tiktoken.model" else READERS[path.suffix](path)
 
 
 def bytes_tokenizer() -> Tokenizer:
@@ -41,11 +45,11 @@ def find(path: Path, required: bool) -> Tokenizer | None:
         if path.suffix not in READERS:
             raise DataError(f"{path}: expected a tokenizer.json, a SentencePiece .model or an RWKV "
                             "World .txt")
-        return READERS[path.suffix](path)
+        return read(path)
     for pattern in FILES:
         found = sorted(p for p in path.glob(pattern) if p.is_file()) if path.is_dir() else []
         if found:
-            return READERS[found[0].suffix](found[0])
+            return read(found[0])
     if required:
         raise DataError(f"{path}: no tokenizer; expected {', '.join(FILES)} or the word bytes")
     return None

@@ -23,8 +23,13 @@ QWEN35 = (_pattern(r"\p{N}").replace(r"?\p{L}+", r"?[\p{L}\p{M}]+")
 # Ling writes the same pieces as Qwen2 with possessive quantifiers
 LING = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|"
         r"\s*[\r\n]|\s+(?!\S)|\s+")
+# Kimi: words begin with upper case and continue in lower case; runs of Han are pieces
+UPPER, LOWER = (x + r"\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]" for x in (r"\p{Lu}\p{Lt}", r"\p{Ll}"))
+WORD = rf"[^\r\n\p{{L}}\p{{N}}]?[{UPPER}]*[{LOWER}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+KIMI = (rf"[\p{{Han}}]+|{WORD}|{WORD.replace(']*[', ']+[').replace(']+(?i', ']*(?i')}|"
+        + _pattern(r"\p{N}{1,3}").split("+|", 1)[1])
 PATTERNS = {_pattern(r"\p{N}{1,3}"): "llama-bpe", _pattern(r"\p{N}"): "qwen2", QWEN35: "qwen35",
-            LING: "bailingmoe2"}
+            LING: "bailingmoe2", KIMI: "kimi-k2"}
 
 BYTE_LEVEL = ", ".join(["gpt-2", "gpt-neox", *PATTERNS.values()])
 
@@ -151,6 +156,9 @@ def _byte_level(path: Path, data: dict, model: dict) -> Tokenizer:
             pre = PATTERNS[pattern]
             if pre == "llama-bpe" and not model.get("ignore_merges"):
                 pre = "dbrx"               # llama.cpp's name for Llama-3's pieces, always merged
+            if pre == "kimi-k2" and not model.get("ignore_merges"):
+                raise ModelError(f"{path}: ignore_merges is false; expected true for the pieces of "
+                                 "Kimi")
         case _:
             raise ModelError(f"{path}: the pre-tokenizer is {_names(steps)}; expected that of "
                              f"{BYTE_LEVEL}")
