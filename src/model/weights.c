@@ -9,12 +9,17 @@
 
 #include "ggml-alloc.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { PIECE = 16 << 20 }; // bytes between two progress reports
+enum {
+    PIECE = 16 << 20, // bytes between two progress reports
+    COPY_BLOCKS = 2,  // huge pages that a thread copies at once
+    COPIERS = 7,      // threads that copy weights besides the one that loads, at most
+};
 
 bool weights_open(struct loader * l) {
     struct lrnn_model * model = l->model;
@@ -164,21 +169,86 @@ static struct blocks find_blocks(const struct lrnn_model * model, bool experts) 
     return b;
 }
 
-// Block by block, so that a weight is not twice in memory. Out of memory, the rest stays mapped.
-static bool replace_blocks(struct loader * l, const struct blocks * b, struct fetch * f) {
-    size_t n;
-    for (size_t i = 0; i < b->n; i += n) {
-        for (n = 0; i + n < b->n && b->wanted[i + n] && n < PIECE / HUGE_PAGE; ++n) {
-        }
-        if (n == 0) {
-            n = 1;
-        } else if (!huge_pages_replace(b->first + i * HUGE_PAGE, n * HUGE_PAGE)) {
-            return true;
-        } else if (!report(l, f, n * HUGE_PAGE)) {
-            return false;
-        }
+// Threads copy pieces of neighboring blocks, so that few weights are twice in memory.
+struct copy {
+    const struct blocks * blocks;
+    pthread_mutex_t       lock;
+    size_t                next;   // block that no thread has taken
+    size_t                n_done; // bytes that are copied and not reported
+    bool                  stop;   // out of memory, or cancelled
+};
+
+// Takes blocks i … i + n − 1 of the next piece. The file is read ahead by a piece.
+static bool take_piece(struct copy * c, size_t * i, size_t * n) {
+    const struct blocks * b = c->blocks;
+    pthread_mutex_lock(&c->lock);
+    while (c->next < b->n && !b->wanted[c->next]) {
+        ++c->next;
     }
-    return true;
+    *i = c->next;
+    for (*n = 0; !c->stop && *i + *n < b->n && b->wanted[*i + *n] && *n < COPY_BLOCKS; ++*n) {
+    }
+    c->next += *n;
+    pthread_mutex_unlock(&c->lock);
+    if (*n > 0) {
+        const size_t ahead = *i + 2 * *n <= b->n ? 2 * *n : *n;
+        advise(b->first + *i * HUGE_PAGE, ahead * HUGE_PAGE, MADV_WILLNEED);
+    }
+    return *n > 0;
+}
+
+// Copies a piece; false if there is none. Out of memory, the rest stays mapped.
+static bool copy_piece(struct copy * c) {
+    size_t i, n;
+    if (!take_piece(c, &i, &n)) {
+        return false;
+    }
+    const bool ok = huge_pages_replace(c->blocks->first + i * HUGE_PAGE, n * HUGE_PAGE);
+    pthread_mutex_lock(&c->lock);
+    c->n_done += ok ? n * HUGE_PAGE : 0;
+    c->stop = c->stop || !ok;
+    pthread_mutex_unlock(&c->lock);
+    return ok;
+}
+
+static void * copy_pieces(void * copy) {
+    while (copy_piece(copy)) {
+    }
+    return NULL;
+}
+
+// Reports what was copied since the last report.
+static bool report_copy(struct loader * l, struct fetch * f, struct copy * c) {
+    pthread_mutex_lock(&c->lock);
+    const size_t n = c->n_done;
+    c->n_done = 0;
+    pthread_mutex_unlock(&c->lock);
+    return report(l, f, n);
+}
+
+static bool replace_blocks(struct loader * l, const struct blocks * b, struct fetch * f) {
+    struct copy copy = { .blocks = b };
+    pthread_t   threads[COPIERS];
+    const long  cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int         n = 0;
+    pthread_mutex_init(&copy.lock, NULL);
+    while (n < COPIERS && n < cores - 1 &&
+            pthread_create(&threads[n], NULL, copy_pieces, &copy) == 0) {
+        ++n;
+    }
+    bool ok = true;
+    while (ok && copy_piece(&copy)) { // only this thread reports
+        ok = report_copy(l, f, &copy);
+    }
+    pthread_mutex_lock(&copy.lock);
+    copy.stop = copy.stop || !ok;
+    pthread_mutex_unlock(&copy.lock);
+    for (int i = 0; i < n; ++i) {
+        pthread_join(threads[i], NULL);
+    }
+    ok = ok && report_copy(l, f, &copy);
+    pthread_mutex_destroy(&copy.lock);
+    return ok;
 }
 
 // ---- All devices --------------------------------------------------------------------------------

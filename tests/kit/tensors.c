@@ -188,6 +188,10 @@ bool test_is_weight(int type) {
                    type != GGML_TYPE_Q8_K && !is_slow);
 }
 
+bool test_has_byte_kernels(void) {
+    return ggml_cpu_has_avx2() || ggml_cpu_has_dotprod();
+}
+
 float * test_fill_weights(struct ggml_tensor * w, struct test_rng * r) {
     const int64_t n = ggml_nelements(w), K = w->ne[0];
     float *       rows = malloc((size_t) n * sizeof(float));

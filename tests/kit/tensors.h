@@ -61,6 +61,9 @@ void test_fill_unit(struct ggml_tensor * x, struct test_rng * r, double mean);
 // True for types of weights. The quantizers of some take seconds to start; they are left out.
 bool test_is_weight(int type);
 
+// True if the CPU multiplies blocks of 32 or 256 weights in bytes: AVX2, dotprod.
+bool test_has_byte_kernels(void);
+
 // Fills w, of such a type, with random weights. Returns what they are in F32, converted by ggml;
 // freed by the caller.
 float * test_fill_weights(struct ggml_tensor * w, struct test_rng * r);

@@ -161,7 +161,7 @@ static void test_case(const struct shape * s, enum ggml_type type, double * wors
     const double d = against_equation(&in, all);
     test_check(&t, d < 2e-6, "%s: differs from the equation by %.3g", where, d);
     *worst = d > *worst ? d : *worst;
-    for (int n_threads = 2; n_threads <= 5; n_threads += 3) {
+    for (int n_threads = 2; n_threads <= 4; ++n_threads) {
         float * again = run(&in, 0, s->n, s->rows, n_threads);
         test_check(&t, same(all, again, s->n * size), "%s: other bits with %d threads", where,
                 n_threads);
@@ -211,6 +211,7 @@ int main(void) {
         { 64, 64, 1, 4, 4, 64, 0, 0 },
         { 128, 128, 1, 3, 3, 2500, 0, 36 },  // several chunks, the last one not full
         { 128, 128, 5, 4, 2, 1100, 0, 100 }, // grouped heads, drafts
+        { 96, 160, 2, 12, 2, 1200, 0, 8 },   // six heads of a group, whose rows are not converted
         { 32, 96, 40, 8, 2, 300, 0, 20 },    // more queries than share a tile
         { 256, 256, 37, 4, 1, 330, 0, 2 },
         { 256, 256, 3, 2, 1, 70, 0, 6 },

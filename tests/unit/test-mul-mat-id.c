@@ -138,7 +138,7 @@ static bool is_rounded(enum ggml_type type) {
         case GGML_TYPE_Q4_K:
         case GGML_TYPE_Q5_K:
         case GGML_TYPE_Q6_K:
-        case GGML_TYPE_IQ4_XS: return ggml_cpu_has_avx2();
+        case GGML_TYPE_IQ4_XS: return test_has_byte_kernels();
         case GGML_TYPE_Q8_0:
         case GGML_TYPE_Q4_0: return true;
         default: return false;

@@ -90,7 +90,7 @@ static bool is_in_bytes(enum ggml_type type) {
         case GGML_TYPE_Q5_0:
         case GGML_TYPE_IQ4_NL:
         case GGML_TYPE_MXFP4:
-        case GGML_TYPE_IQ4_XS: return ggml_cpu_has_avx2();
+        case GGML_TYPE_IQ4_XS: return test_has_byte_kernels();
         default: return false;
     }
 }
@@ -237,12 +237,12 @@ static void test_columns(struct test * t) {
 }
 
 // A column of Q8_0 and Q4_0 is bit-identical to the same column computed alone: among up to 32, and
-// among any number if the graph asks for it. With AVX2 it need not ask, and more types have this.
+// among any number if the graph asks for it. In bytes it need not ask, and more types have this.
 static void test_alone(struct test * t) {
     static const enum ggml_type types[] = { GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q5_0,
         GGML_TYPE_IQ4_NL, GGML_TYPE_MXFP4, GGML_TYPE_Q4_K, GGML_TYPE_Q6_K };
     static const int64_t counts[] = { 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 15, 16, 17, 31, 32, 61, 300 };
-    const size_t         n_types = ggml_cpu_has_avx2() ? 7 : 2;
+    const size_t         n_types = test_has_byte_kernels() ? 7 : 2;
     for (size_t i = 0; i < n_types * sizeof(counts) / sizeof(counts[0]); ++i) {
         const enum ggml_type type = types[i % n_types];
         const int64_t        K = ggml_blck_size(type) == 256 ? 1024 : 1120;
@@ -253,7 +253,7 @@ static void test_alone(struct test * t) {
         problem_init(&p, type, &many, &rng);
         rng.state = 7;
         problem_init(&q, type, &one, &rng); // the same weights
-        p.y->op_params[LRNN_OP_PARAM_BATCH_INVARIANT] = many.C > 32 && !ggml_cpu_has_avx2();
+        p.y->op_params[LRNN_OP_PARAM_BATCH_INVARIANT] = many.C > 32 && !test_has_byte_kernels();
 
         bool    done = test_compute(&p.arena, p.y, 2);
         int64_t n_wrong = 0;
@@ -306,12 +306,12 @@ static void test_bits_of_ggml(struct test * t) {
     }
 }
 
-// On x86 CPUs with AVX2, a product with a Q8_0 or Q4_0 matrix adds the blocks of 32 weights in
-// their order. The sum over a block is exact:
+// In bytes, a product with a Q8_0 or Q4_0 matrix adds the blocks of 32 weights in their order. The
+// sum over a block is exact:
 //
 //     y ← fma(e Σ w x, d, y)        x in multiples of e, as ggml rounds it; w in multiples of d
 static void test_order(struct test * t) {
-    for (size_t i = 0; ggml_cpu_has_avx2() && i < 6; ++i) {
+    for (size_t i = 0; test_has_byte_kernels() && i < 6; ++i) {
         static const int64_t lengths[] = { 32, 1120, 4864 };
         const enum ggml_type type = i % 2 == 0 ? GGML_TYPE_Q8_0 : GGML_TYPE_Q4_0;
         const struct shape   s = { lengths[i / 2], 37, 9, 1, 1, 1, 1, TEST_DENSE };
@@ -354,7 +354,7 @@ static void test_order(struct test * t) {
     }
 }
 
-// Types with blocks of 256 weights, on x86 CPUs: many columns are rounded as ggml does, and after
+// Types with blocks of 256 weights, in bytes: many columns are rounded as ggml does, and after
 // that the sums have the precision of F32.
 static void test_rounding(struct test * t) {
     struct test_worst worst = { .what = "products of rounded columns, NMSE", .limit = LIMIT_F32 };

@@ -33,6 +33,8 @@ enum {
     SECTION = 512, // rows of the cache whose sums are combined in their order
     QUERIES = 128, // most queries that share a tile
     FEW = 32,      // queries of a head up to which threads share its rows instead
+    DIRECT = 8,    // queries of a head up to which rows are not converted first
+    BLOCK = 32,    // numbers of a row that are read together: a block of Q8_0
     ROWS = 256,    // queries of all heads that one thread computes together
     LINE = 16,     // floats in a line of the cache
 };
@@ -210,27 +212,95 @@ static void load_mask(
     }
 }
 
+// ---- Rows ---------------------------------------------------------------------------------------
+
+// TILE rows of the keys or values of a head: a tile, or in the cache. Few queries read the cache
+// itself; converting rows to a tile would take longer than their products. Both give the same
+// numbers: a row of the cache is exact in F32.
+struct rows {
+    const char *   data;
+    int64_t        stride;  // bytes between rows
+    int64_t        next;    // bytes from a row to one that is read soon, if in the cache
+    enum ggml_type type;    // F32 for a tile
+    bool           is_tile; // padded to whole lines
+};
+
+// Rows first … first + TILE − 1 of head h of the item
+static struct rows rows_of(const struct work * w, const struct item * item,
+        const struct ggml_tensor * x, int64_t stride, int64_t h, int64_t first) {
+    struct rows rows = {
+        .data = (const char *) x->data + first * x->nb[1] + (item->h0 + h) * x->nb[2],
+        .stride = (int64_t) x->nb[1],
+        .next = next_tile(x, item, h),
+        .type = x->type,
+    };
+    if (item->n > DIRECT || first + TILE > x->ne[1] || x->ne[0] % BLOCK != 0) {
+        load_tile(w->tile, stride, x, item->h0 + h, first, rows.next);
+        rows = (struct rows) {
+            .data = (const char *) w->tile,
+            .stride = stride * (int64_t) sizeof(float),
+            .type = GGML_TYPE_F32,
+            .is_tile = true,
+        };
+    }
+    return rows;
+}
+
+// Calls f(arguments, type, is_tile) with constants for the last two, for which f is compiled.
+#define FOR_ROWS(rows, f, ...)                                                 \
+    ((rows)->is_tile                        ? f(__VA_ARGS__, GGML_TYPE_F32, 1) \
+            : (rows)->type == GGML_TYPE_F32 ? f(__VA_ARGS__, GGML_TYPE_F32, 0) \
+            : (rows)->type == GGML_TYPE_F16 ? f(__VA_ARGS__, GGML_TYPE_F16, 0) \
+                                            : f(__VA_ARGS__, GGML_TYPE_Q8_0, 0))
+
+// Numbers d + i … d + i + VEC − 1 of a row; d is a multiple of BLOCK for Q8_0.
+SIMD_INLINE vec row_vec(const char * row, enum ggml_type type, int64_t d, int64_t i) {
+    if (type == GGML_TYPE_F16) {
+        return vec_from_f16((const uint16_t *) (const void *) row + d + i);
+    }
+    if (type == GGML_TYPE_Q8_0) {
+        const block_q8_0 * block = (const block_q8_0 *) (const void *) row + d / BLOCK + i / BLOCK;
+        return vec_from_i8(block->qs + i % BLOCK) * vec_set1(GGML_CPU_FP16_TO_FP32(block->d));
+    }
+    return vec_load((const float *) (const void *) row + d + i);
+}
+
+// Prefetches n numbers of a row, from number d on, to the second-level cache.
+SIMD_INLINE void row_prefetch(const char * row, enum ggml_type type, int64_t d, int64_t n) {
+    const int64_t size = type == GGML_TYPE_F32 ? 4 : type == GGML_TYPE_F16 ? 2 : 1;
+    row += type == GGML_TYPE_Q8_0 ? d / BLOCK * (int64_t) sizeof(block_q8_0) : d * size;
+    UNROLL(4) for (int64_t at = 0; at < n * size; at += 64) {
+        __builtin_prefetch(row + at, 0, 2);
+    }
+}
+
 // ---- Scores: p = q·k ----------------------------------------------------------------------------
 
 // p [n, 4·TILE_Q / n keys] = q·k for n queries, a divisor of TILE_Q. Each product is a vector of
 // sums until the end, whose lanes are then added in a fixed order.
-SIMD_INLINE void dots(
-        const float * q, int n, const float * k, int64_t stride, int64_t dk, float * p) {
-    const int keys = 4 * TILE_Q / n;
-    vec       sum[4 * TILE_Q]; // [keys, n]
+SIMD_INLINE void dots(const float * q, int64_t q_stride, int n, const char * k,
+        const struct rows * rows, int64_t dk, float * p, enum ggml_type type, bool is_tile) {
+    const int     keys = 4 * TILE_Q / n;
+    const int64_t step = is_tile ? LINE : BLOCK;
+    vec           sum[4 * TILE_Q]; // [keys, n]
     UNROLL(16) for (int i = 0; i < 4 * TILE_Q; ++i) {
         sum[i] = (vec) { 0.0f };
     }
     UNROLL(4) for (int key = 0; key < keys; key += 4) {
-        for (int64_t d = 0; d < dk; d += VEC) {
-            vec x[4];
-            UNROLL(4) for (int j = 0; j < 4; ++j) {
-                x[j] = vec_keep(vec_load(k + (key + j) * stride + d));
+        for (int64_t d = 0; d < dk; d += step) {
+            UNROLL(4) for (int j = 0; j < 4 && !is_tile; ++j) {
+                row_prefetch(k + (key + j) * rows->stride + rows->next, type, d, step);
             }
-            UNROLL(4) for (int i = 0; i < n; ++i) {
-                const vec y = vec_keep(vec_load(q + i * stride + d));
+            UNROLL(8) for (int64_t e = 0; e < step; e += VEC) {
+                vec x[4];
                 UNROLL(4) for (int j = 0; j < 4; ++j) {
-                    sum[i * keys + key + j] = vec_fma(x[j], y, sum[i * keys + key + j]);
+                    x[j] = vec_keep(row_vec(k + (key + j) * rows->stride, type, d, e));
+                }
+                UNROLL(4) for (int i = 0; i < n; ++i) {
+                    const vec y = vec_keep(vec_load(q + i * q_stride + d + e));
+                    UNROLL(4) for (int j = 0; j < 4; ++j) {
+                        sum[i * keys + key + j] = vec_fma(x[j], y, sum[i * keys + key + j]);
+                    }
                 }
             }
         }
@@ -244,29 +314,35 @@ SIMD_INLINE void dots(
     }
 }
 
-// The scores of one head.
-// - first: row of the work memory of the first of n queries
-static void scores(const struct attention * a, const struct work * w, int64_t first, int64_t n) {
+// The scores of n queries of one head, from row `first` of the work memory on
+SIMD_INLINE void scores_of(const struct attention * a, const struct work * w,
+        const struct rows * rows, int64_t first, int64_t n, enum ggml_type type, bool is_tile) {
     for (int64_t row = 0; row < TILE; row += 4 * TILE_Q) {
-        const float * k = w->tile + row * a->k_stride;
-        const float * q = w->q + first * a->k_stride;
+        const char *  k = rows->data + row * rows->stride;
+        const int64_t stride = a->k_stride, four = 4 * rows->stride;
+        const float * q = w->q + first * stride;
         float *       p = w->p + first * TILE + row;
         int64_t       i = 0;
-        for (; i + TILE_Q <= n; i += TILE_Q, q += TILE_Q * a->k_stride, p += TILE_Q * TILE) {
-            UNROLL(1) for (int64_t key = 0; key < 4 * TILE_Q; key += 4) {
-                dots(q, TILE_Q, k + key * a->k_stride, a->k_stride, a->dk, p + key);
+        for (; i + TILE_Q <= n; i += TILE_Q, q += TILE_Q * stride, p += TILE_Q * TILE) {
+            UNROLL(1) for (int64_t j = 0; j < TILE_Q; ++j) {
+                dots(q, stride, TILE_Q, k + j * four, rows, a->dk, p + 4 * j, type, is_tile);
             }
         }
 #if TILE_Q == 4
-        for (; i + 2 <= n; i += 2, q += 2 * a->k_stride, p += 2 * TILE) {
-            dots(q, 2, k, a->k_stride, a->dk, p);
-            dots(q, 2, k + 8 * a->k_stride, a->k_stride, a->dk, p + 8);
+        for (; i + 2 <= n; i += 2, q += 2 * stride, p += 2 * TILE) {
+            dots(q, stride, 2, k, rows, a->dk, p, type, is_tile);
+            dots(q, stride, 2, k + 2 * four, rows, a->dk, p + 8, type, is_tile);
         }
 #endif
-        for (; i < n; ++i, q += a->k_stride, p += TILE) {
-            dots(q, 1, k, a->k_stride, a->dk, p);
+        for (; i < n; ++i, q += stride, p += TILE) {
+            dots(q, stride, 1, k, rows, a->dk, p, type, is_tile);
         }
     }
+}
+
+static void scores(const struct attention * a, const struct work * w, const struct rows * rows,
+        int64_t first, int64_t n) {
+    FOR_ROWS(rows, scores_of, a, w, rows, first, n);
 }
 
 // ---- Sums ---------------------------------------------------------------------------------------
@@ -310,22 +386,27 @@ static void soft_max(
     }
 }
 
-// o [n, m vectors] += p v, over the rows of a tile, for n queries
-SIMD_INLINE void add_rows(
-        float * o, int64_t stride, const float * p, int n, const float * v, int m) {
-    vec sum[TILE_Q][4];
+// o [n, m vectors] += p v, over the rows of a tile, for n queries and numbers d … of the rows
+SIMD_INLINE void add_rows(float * o, int64_t stride, const float * p, int n,
+        const struct rows * rows, int64_t d, int m, enum ggml_type type, bool is_tile) {
+    const int64_t in = m * VEC % BLOCK == 0 ? 0 : d % BLOCK; // of a block
+    const char *  row = rows->data;
+    vec           sum[TILE_Q][4];
     UNROLL(4) for (int i = 0; i < n; ++i) {
         UNROLL(4) for (int j = 0; j < m; ++j) {
-            sum[i][j] = vec_load(o + i * stride + j * VEC);
+            sum[i][j] = vec_load(o + i * stride + d + j * VEC);
         }
     }
-    for (int64_t row = 0; row < TILE; ++row, v += stride) {
+    for (int64_t r = 0; r < TILE; ++r, row += rows->stride) {
         vec x[4];
         UNROLL(4) for (int j = 0; j < m; ++j) {
-            x[j] = vec_keep(vec_load(v + j * VEC));
+            x[j] = vec_keep(row_vec(row, type, d - in, in + j * VEC));
+        }
+        if (!is_tile) {
+            row_prefetch(row + rows->next, type, d, m * VEC);
         }
         UNROLL(4) for (int i = 0; i < n; ++i) {
-            const vec y = vec_set1(p[i * TILE + row]);
+            const vec y = vec_set1(p[i * TILE + r]);
             UNROLL(4) for (int j = 0; j < m; ++j) {
                 sum[i][j] = vec_fma(y, x[j], sum[i][j]);
             }
@@ -333,36 +414,41 @@ SIMD_INLINE void add_rows(
     }
     UNROLL(4) for (int i = 0; i < n; ++i) {
         UNROLL(4) for (int j = 0; j < m; ++j) {
-            vec_store(o + i * stride + j * VEC, sum[i][j]);
+            vec_store(o + i * stride + d + j * VEC, sum[i][j]);
         }
     }
 }
 
 // The same m vectors of n queries, any number
-SIMD_INLINE void add_columns(
-        float * o, int64_t stride, const float * p, int64_t n, const float * v, int m) {
+SIMD_INLINE void add_columns(float * o, int64_t stride, const float * p, int64_t n,
+        const struct rows * rows, int64_t d, int m, enum ggml_type type, bool is_tile) {
     int64_t i = 0;
     for (; i + TILE_Q <= n; i += TILE_Q, o += TILE_Q * stride, p += TILE_Q * TILE) {
-        add_rows(o, stride, p, TILE_Q, v, m);
+        add_rows(o, stride, p, TILE_Q, rows, d, m, type, is_tile);
     }
     for (; i < n; ++i, o += stride, p += TILE) {
-        add_rows(o, stride, p, 1, v, m);
+        add_rows(o, stride, p, 1, rows, d, m, type, is_tile);
     }
 }
 
-// The values of one head. A few columns of the tile serve all queries before the next ones do.
-// - first: row of the work memory of the first of n queries
-static void add_values(
-        const struct attention * a, const struct work * w, int64_t first, int64_t n) {
+// The values of n queries of one head, from row `first` of the work memory on. A few columns of the
+// rows serve all queries before the next ones do.
+SIMD_INLINE void add_values_of(const struct attention * a, const struct work * w,
+        const struct rows * rows, int64_t first, int64_t n, enum ggml_type type, bool is_tile) {
     float *       o = w->section.o + first * a->v_stride;
     const float * p = w->p + first * TILE;
     int64_t       d = 0;
     for (; d + 4 * VEC <= a->dv; d += 4 * VEC) {
-        add_columns(o + d, a->v_stride, p, n, w->tile + d, 4);
+        add_columns(o, a->v_stride, p, n, rows, d, 4, type, is_tile);
     }
     for (; d < a->dv; d += VEC) {
-        add_columns(o + d, a->v_stride, p, n, w->tile + d, 1);
+        add_columns(o, a->v_stride, p, n, rows, d, 1, type, is_tile);
     }
+}
+
+static void add_values(const struct attention * a, const struct work * w, const struct rows * rows,
+        int64_t first, int64_t n) {
+    FOR_ROWS(rows, add_values_of, a, w, rows, first, n);
 }
 
 // The sums of the queries of an item over section c of their rows → w->section
@@ -384,15 +470,15 @@ static void visit_section(
             load_mask(a, w->mask, item->i0, n, first);
         }
         for (int64_t h = 0; h < item->n_head; ++h) {
-            load_tile(w->tile, a->k_stride, a->k, item->h0 + h, first, next_tile(a->k, item, h));
-            scores(a, w, h * n, n);
+            const struct rows keys = rows_of(w, item, a->k, a->k_stride, h, first);
+            scores(a, w, &keys, h * n, n);
         }
         for (int64_t i = 0; i < n_rows; ++i) {
             soft_max(a, w, i, hidden == HIDES_SOME ? w->mask + i % n * TILE : zeros);
         }
         for (int64_t h = 0; h < item->n_head; ++h) {
-            load_tile(w->tile, a->v_stride, a->v, item->h0 + h, first, next_tile(a->v, item, h));
-            add_values(a, w, h * n, n);
+            const struct rows values = rows_of(w, item, a->v, a->v_stride, h, first);
+            add_values(a, w, &values, h * n, n);
         }
     }
     for (int64_t i = 0; i < n_rows; ++i) {

@@ -6,6 +6,8 @@
 // product and a sum. So all instances of an inlined function round alike, and results do not depend
 // on how a sequence is cut into calls.
 
+#include "ggml.h"
+
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -108,6 +110,23 @@ SIMD_INLINE vec vec_from_i8(const int8_t * p) {
     vec v;
     for (int i = 0; i < VEC; ++i) {
         v[i] = (float) p[i];
+    }
+    return v;
+#endif
+}
+
+// VEC numbers of 16 bits as floats
+SIMD_INLINE vec vec_from_f16(const uint16_t * p) {
+#if defined(__AVX512F__)
+    return (vec) _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *) p));
+#elif defined(__AVX__) && defined(__F16C__)
+    return (vec) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *) p));
+#elif defined(__aarch64__)
+    return (vec) vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
+#else
+    vec v;
+    for (int i = 0; i < VEC; ++i) {
+        v[i] = ggml_fp16_to_fp32(p[i]);
     }
     return v;
 #endif

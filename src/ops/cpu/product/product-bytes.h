@@ -1,10 +1,10 @@
 #pragma once
 
 // Weights and columns in 8 bits. A vector holds four weights of each of HEIGHT rows: 16 rows in 512
-// bits, 8 in 256.
+// bits, 8 in 256, 4 in 128.
 //
 // The weights of a block are transposed, so that no sum goes across a vector. They are stored as
-// w + o, because the instructions multiply unsigned by signed numbers. A strip is unpacked once and
+// w + o, because the instructions of x86 multiply unsigned by signed numbers. A strip is unpacked once and
 // multiplied with every column, while the next one is fetched into the second-level cache.
 //
 // Sums of integers are exact, and blocks are added in increasing order.
@@ -107,9 +107,9 @@ SIMD_INLINE rows_i rows_set1(int32_t x) {
     return _mm512_set1_epi32(x);
 }
 
-// sum + Σ w x over four weights of each row
-SIMD_INLINE rows_i rows_dot_bytes(rows_i sum, rows_i w, int32_t x) {
-    return _mm512_dpbusd_epi32(sum, w, rows_set1(x));
+// sum + Σ w x over four weights of each row, with four numbers in x[i]
+SIMD_INLINE rows_i rows_dot_bytes(rows_i sum, rows_i w, const int32_t * x, int i) {
+    return _mm512_dpbusd_epi32(sum, w, rows_set1(x[i]));
 }
 
 // sum + Σ a b over two numbers of 16 bits
@@ -117,7 +117,7 @@ SIMD_INLINE rows_i rows_dot_words(rows_i sum, rows_i a, rows_i b) {
     return _mm512_dpwssd_epi32(sum, a, b);
 }
 
-#else
+#elif PRODUCT_AVX2
 
 enum { HEIGHT = 8 };
 
@@ -192,16 +192,16 @@ SIMD_INLINE rows_i rows_set1(int32_t x) {
 }
 
 #    if PRODUCT_VNNI
-SIMD_INLINE rows_i rows_dot_bytes(rows_i sum, rows_i w, int32_t x) {
-    return _mm256_dpbusd_avx_epi32(sum, w, rows_set1(x));
+SIMD_INLINE rows_i rows_dot_bytes(rows_i sum, rows_i w, const int32_t * x, int i) {
+    return _mm256_dpbusd_avx_epi32(sum, w, rows_set1(x[i]));
 }
 SIMD_INLINE rows_i rows_dot_words(rows_i sum, rows_i a, rows_i b) {
     return _mm256_dpwssd_avx_epi32(sum, a, b);
 }
 #    else
 // In 16 bits, two sums of each row
-SIMD_INLINE rows_i rows_dot_bytes(rows_i sum, rows_i w, int32_t x) {
-    sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, rows_set1(x)));
+SIMD_INLINE rows_i rows_dot_bytes(rows_i sum, rows_i w, const int32_t * x, int i) {
+    sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, rows_set1(x[i])));
     __asm__("" : "+x"(sum)); // GCC would add in another order, for which there are no registers
     return sum;
 }
@@ -215,6 +215,88 @@ SIMD_INLINE rows_i rows_dot_words(rows_i sum, rows_i a, rows_i b) {
     return sum;
 }
 #    endif
+
+#else
+
+enum { HEIGHT = 4 };
+
+typedef int32x4_t   rows_i;
+typedef float32x4_t rows_f;
+
+SIMD_INLINE rows_f rows_zero(void) {
+    return vdupq_n_f32(0.0f);
+}
+
+SIMD_INLINE rows_f rows_load(const void * p, int64_t n) {
+    rows_f x = rows_zero();
+    memcpy(&x, p, (size_t) (n >= HEIGHT ? HEIGHT : n > 0 ? n : 0) * sizeof(float));
+    return x;
+}
+SIMD_INLINE void rows_store(void * p, rows_f x, int64_t n) {
+    memcpy(p, &x, (size_t) (n >= HEIGHT ? HEIGHT : n > 0 ? n : 0) * sizeof(float));
+}
+
+SIMD_INLINE rows_f rows_from_f16(const uint16_t * p) {
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
+}
+
+SIMD_INLINE rows_f rows_from_bf16(const uint16_t * p) {
+    return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16));
+}
+
+SIMD_INLINE rows_i rows_lookup(const int8_t table[16], rows_i codes) {
+    return vreinterpretq_s32_s8(vqtbl1q_s8(vld1q_s8(table), vreinterpretq_u8_s32(codes)));
+}
+
+SIMD_INLINE rows_f rows_add(rows_f acc, rows_i dot, float e, rows_f d) {
+    return vfmaq_f32(acc, vmulq_n_f32(vcvtq_f32_s32(dot), e), d);
+}
+
+SIMD_INLINE int32x4_t zip_low(int32x4_t a, int32x4_t b) {
+    return vreinterpretq_s32_s64(vzip1q_s64(vreinterpretq_s64_s32(a), vreinterpretq_s64_s32(b)));
+}
+SIMD_INLINE int32x4_t zip_high(int32x4_t a, int32x4_t b) {
+    return vreinterpretq_s32_s64(vzip2q_s64(vreinterpretq_s64_s32(a), vreinterpretq_s64_s32(b)));
+}
+
+SIMD_INLINE void rows_load_16(const char * const p[HEIGHT], int64_t offset, rows_i v[4]) {
+    UNROLL(4) for (int r = 0; r < HEIGHT; ++r) {
+        v[r] = vreinterpretq_s32_s8(vld1q_s8((const int8_t *) p[r] + offset));
+    }
+    const int32x4_t a = vzip1q_s32(v[0], v[1]), b = vzip2q_s32(v[0], v[1]);
+    const int32x4_t c = vzip1q_s32(v[2], v[3]), d = vzip2q_s32(v[2], v[3]);
+    v[0] = zip_low(a, c);
+    v[1] = zip_high(a, c);
+    v[2] = zip_low(b, d);
+    v[3] = zip_high(b, d);
+}
+
+SIMD_INLINE void rows_load_32(const char * const p[HEIGHT], int64_t offset, rows_i v[FOURS]) {
+    rows_load_16(p, offset, v);
+    rows_load_16(p, offset + 16, v + 4);
+}
+
+SIMD_INLINE rows_i rows_set1(int32_t x) {
+    return vdupq_n_s32(x);
+}
+
+// A vector has four x[i]; `i` is a constant once loops are unrolled.
+SIMD_INLINE rows_i rows_dot_bytes(rows_i sum, rows_i w, const int32_t * x, int i) {
+    const int8x16_t a = vreinterpretq_s8_s32(w);
+    const int8x16_t b = vreinterpretq_s8_s32(vld1q_s32(x + i / 4 * 4));
+    switch (i % 4) {
+        case 0: return vdotq_laneq_s32(sum, a, b, 0);
+        case 1: return vdotq_laneq_s32(sum, a, b, 1);
+        case 2: return vdotq_laneq_s32(sum, a, b, 2);
+        default: return vdotq_laneq_s32(sum, a, b, 3);
+    }
+}
+
+SIMD_INLINE rows_i rows_dot_words(rows_i sum, rows_i a, rows_i b) {
+    const int16x8_t x = vreinterpretq_s16_s32(a), y = vreinterpretq_s16_s32(b);
+    const int32x4_t low = vmull_s16(vget_low_s16(x), vget_low_s16(y));
+    return vaddq_s32(sum, vpaddq_s32(low, vmull_high_s16(x, y)));
+}
 
 #endif
 

@@ -11,6 +11,8 @@
 //   wants in the columns; two products fill 16 bits.
 // - With VNNI they have 32 bits, and begin with −o Σ x[k, c]. The weights of Q4_K and Q5_K are not
 //   negative, but w − o has a bit less, so what was subtracted is added again, once per block.
+// - On ARM they have 32 bits and are multiplied with the scale in 32 bits. The instruction wants
+//   weights with a sign, so only those of Q6_K have an offset, which keeps the unpacking short.
 //
 // With VNNI, a vector of rows takes 64 instructions for the products of a block with a column, 8
 // (Q4_K), 16 (Q5_K) or 32 (Q6_K) for the scales, 10 for the minima and what is added again, and 1
@@ -18,7 +20,7 @@
 
 #include "product-k.h"
 
-#if PRODUCT_AVX2
+#if PRODUCT_BYTES
 
 #    include "product-bytes.h"
 #    include "product-round.h"
@@ -28,7 +30,9 @@ enum {
     VECS = 2, // vectors of rows of a strip
     WIDTH = 240,
 
-    COLUMNS = PRODUCT_512 ? 6 : 3, // of a register tile
+    COLUMNS = PRODUCT_512    ? 6
+              : PRODUCT_NEON ? 4
+                             : 3, // of a register tile
 };
 
 // How the kernel computes a type.
@@ -37,11 +41,16 @@ struct format {
     bool minima;
     int  offset; // o
     int  run;    // vectors of fours whose products are added before they are scaled
-    bool wide;   // a run does not fit into 16 bits
+    bool wide;   // a run is multiplied with the scale in 32 bits
     bool signs;  // weights have a sign, and a run is one vector
 };
 
 SIMD_INLINE struct format format_of(enum ggml_type type) {
+    if (PRODUCT_NEON) {
+        const bool q6 = type == GGML_TYPE_Q6_K;
+        return (struct format) { q6 ? 16 : 8, !q6 && type != GGML_TYPE_IQ4_XS, q6 ? 32 : 0,
+            q6 ? 4 : 8, true, false };
+    }
     switch (type) {
         case GGML_TYPE_Q6_K: return (struct format) { 16, false, 32, 2, false, false };
         case GGML_TYPE_Q5_K:
@@ -69,7 +78,7 @@ SIMD_INLINE rows_f rows_factor(rows_i x) {
 SIMD_INLINE rows_f rows_set1_f(float x) {
     return _mm512_set1_ps(x);
 }
-#    else
+#    elif PRODUCT_AVX2
 SIMD_INLINE rows_f rows_float(rows_i x) {
     return _mm256_cvtepi32_ps(x);
 }
@@ -84,6 +93,19 @@ SIMD_INLINE rows_f rows_factor(rows_i x) {
 SIMD_INLINE rows_f rows_set1_f(float x) {
     return _mm256_set1_ps(x);
 }
+#    else
+SIMD_INLINE rows_f rows_float(rows_i x) {
+    return vcvtq_f32_s32(x);
+}
+SIMD_INLINE rows_f rows_fma(rows_f a, rows_f b, rows_f c) {
+    return vfmaq_f32(c, a, b);
+}
+SIMD_INLINE rows_f rows_factor(rows_i x) {
+    return vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(vreinterpretq_u32_s32(x))));
+}
+SIMD_INLINE rows_f rows_set1_f(float x) {
+    return vdupq_n_f32(x);
+}
 #    endif
 
 // A scale as a factor of the sums of a run: of one sum with VNNI, of two in 16 bits with AVX2
@@ -93,14 +115,14 @@ SIMD_INLINE rows_i rows_scale(rows_i s, bool wide) {
 }
 
 // Adds the products of four weights of a run.
-SIMD_INLINE rows_i rows_dot(rows_i sum, rows_i w, int32_t x, bool signs) {
-#    if !PRODUCT_VNNI
+SIMD_INLINE rows_i rows_dot(rows_i sum, rows_i w, const int32_t * x, int i, bool signs) {
+#    if !PRODUCT_SUM_32
     if (signs) {
-        return rows_dot_signed(w, x);
+        return rows_dot_signed(w, x[i]);
     }
 #    endif
     (void) signs;
-    return rows_dot_bytes(sum, w, x);
+    return rows_dot_bytes(sum, w, x, i);
 }
 
 // Adds the sums of a run, scaled.
@@ -121,16 +143,6 @@ struct row_block {
 
 // ---- Columns ------------------------------------------------------------------------------------
 
-// Sums of two neighbors among 16 n numbers
-SIMD_INLINE void add_neighbors(const int32_t * x, int n, int32_t * sums) {
-    for (int i = 0; i < n; ++i) {
-        const __m256i a = _mm256_loadu_si256((const __m256i *) x + 2 * i);
-        const __m256i b = _mm256_loadu_si256((const __m256i *) x + 2 * i + 1);
-        _mm256_storeu_si256(
-                (__m256i *) sums + i, _mm256_permute4x64_epi64(_mm256_hadd_epi32(a, b), 0xd8));
-    }
-}
-
 // Rounds blocks of 256 numbers to multiples of e = max |x| / 127. e is NaN if a number is not
 // finite.
 static void round_blocks(
@@ -142,17 +154,16 @@ static void round_blocks(
         const float           scale = top > 0.0f ? 127.0f / top : 0.0f;
         int32_t               sums[4][N_FOURS]; // of 4, 8, 16 and 32 numbers
         for (int i = 0; i < 8; ++i) {
-            const __m256i q = round_32(x + 32 * i, scale);
-            _mm256_storeu_si256((__m256i *) block->q + i, q);
-            _mm256_storeu_si256((__m256i *) sums[0] + i, sum_fours(q));
+            round_32(x + 32 * i, scale, block->q + 8 * i);
+            sum_fours(block->q + 8 * i, sums[0] + 8 * i);
         }
         for (int i = 0; i < 3; ++i) {
-            add_neighbors(sums[i], 4 >> i, sums[i + 1]);
+            sum_neighbors(sums[i], 4 >> i, sums[i + 1]);
         }
         for (int i = 0; i < f.n_parts; ++i) {
             block->sums[i] = (int16_t) sums[f.n_parts == 8 ? 3 : 2][i];
         }
-        for (int i = 0; PRODUCT_VNNI && i < N_FOURS / f.run; ++i) {
+        for (int i = 0; PRODUCT_SUM_32 && f.offset > 0 && i < N_FOURS / f.run; ++i) {
             block->start[i] = -f.offset * sums[f.run == 8 ? 3 : f.run == 4 ? 2 : 1][i];
         }
         block->e = isnan(top) ? NAN : scale > 0.0f ? 1.0f / scale : 0.0f;
@@ -163,7 +174,7 @@ static void round_blocks(
 
 // The packing of Q4_K and Q5_K: d and m in F16, 8 scales and 8 minima of 6 bits
 SIMD_INLINE void unpack_scales(
-        const char * const p[HEIGHT], int v, uint32_t offset, struct row_block * out) {
+        const char * const p[HEIGHT], int v, struct format f, struct row_block * out) {
     rows_i u[4];
     rows_load_16(p, 0, u);
     const rows_u32 u0 = (rows_u32) u[1], u1 = (rows_u32) u[2], u2 = (rows_u32) u[3];
@@ -172,17 +183,17 @@ SIMD_INLINE void unpack_scales(
     out->d[v] = rows_factor(u[0]);
     out->m[v] = -rows_factor((rows_i) ((rows_u32) u[0] >> 16));
     for (unsigned i = 0; i < 8; ++i) {
-        out->s[i][v] = rows_scale((rows_i) (s[i / 4] >> 8 * (i % 4) & 255), false);
+        out->s[i][v] = rows_scale((rows_i) (s[i / 4] >> 8 * (i % 4) & 255), f.wide);
     }
     for (unsigned i = 0; i < 4; ++i) {
         const rows_u32 pair = t[i / 2] >> 16 * (i % 2), pair_s = s[i / 2] >> 16 * (i % 2);
         out->t[i][v] = (rows_i) ((pair & 0xff) | (pair & 0xff00) << 8);
-        out->o[i][v] = (rows_i) (((pair_s & 0xff) | (pair_s & 0xff00) << 8) * offset);
+        out->o[i][v] = (rows_i) (((pair_s & 0xff) | (pair_s & 0xff00) << 8) * (uint32_t) f.offset);
     }
 }
 
 static void unpack_q4_k(const char * const p[HEIGHT], int v, struct row_block * out) {
-    unpack_scales(p, v, (uint32_t) format_of(GGML_TYPE_Q4_K).offset, out);
+    unpack_scales(p, v, format_of(GGML_TYPE_Q4_K), out);
     for (int j = 0; j < 4; ++j) { // two parts share 32 bytes
         rows_i low[FOURS];
         rows_load_32(p, (int64_t) offsetof(block_q4_K, qs) + 32 * j, low);
@@ -194,7 +205,7 @@ static void unpack_q4_k(const char * const p[HEIGHT], int v, struct row_block * 
 }
 
 static void unpack_q5_k(const char * const p[HEIGHT], int v, struct row_block * out) {
-    unpack_scales(p, v, (uint32_t) format_of(GGML_TYPE_Q5_K).offset, out);
+    unpack_scales(p, v, format_of(GGML_TYPE_Q5_K), out);
     rows_i high[FOURS]; // bit i belongs to part i
     rows_load_32(p, (int64_t) offsetof(block_q5_K, qh), high);
     for (int j = 0; j < 4; ++j) {
@@ -219,7 +230,7 @@ static void unpack_q6_k(const char * const p[HEIGHT], int v, struct row_block * 
     rows_load_16(p, (int64_t) offsetof(block_q6_K, scales), u);
     for (int i = 0; i < 16; ++i) {
         const rows_i32 s = (rows_i32) ((rows_u32) u[i / 4] << (24 - 8 * (i % 4))) >> 24;
-        out->s[i][v] = rows_scale((rows_i) s, false);
+        out->s[i][v] = rows_scale((rows_i) s, format_of(GGML_TYPE_Q6_K).wide);
         out->t[i / 2][v] = i % 2 == 0 ? (rows_i) (s & 0xffff)
                                       : (rows_i) ((rows_i32) out->t[i / 2][v] | s << 16);
     }
@@ -267,23 +278,25 @@ static void unpack_iq4_xs(const char * const p[HEIGHT], int v, struct row_block 
 // sums[.., c] += … of a block and n columns
 SIMD_INLINE void multiply_columns(const struct row_block * w, const struct column_block * x, int n,
         struct format f, rows_f * sums) {
-    rows_i    acc[COLUMNS][VECS] = { 0 };
-    rows_i    dot[COLUMNS][VECS];
-    const int n_fours = N_FOURS / f.n_parts;
-    const int n_pairs = f.minima || (!PRODUCT_VNNI && f.offset > 0) ? f.n_parts / 2 : 0;
+    rows_i     acc[COLUMNS][VECS] = { 0 };
+    rows_i     dot[COLUMNS][VECS];
+    const int  n_fours = N_FOURS / f.n_parts;
+    const int  n_pairs = f.minima || (!PRODUCT_SUM_32 && f.offset > 0) ? f.n_parts / 2 : 0;
+    const bool starts = PRODUCT_SUM_32 && f.offset > 0;
     for (int part = 0; part < f.n_parts; ++part) {
         UNROLL(4) for (int first = 0; first < n_fours; first += f.run) {
             UNROLL(8) for (int c = 0; c < n; ++c) {
                 UNROLL(2) for (int v = 0; v < VECS; ++v) {
-                    dot[c][v] = rows_set1(
-                            PRODUCT_VNNI ? x[c].start[(part * n_fours + first) / f.run] : 0);
+                    dot[c][v] =
+                            rows_set1(starts ? x[c].start[(part * n_fours + first) / f.run] : 0);
                 }
             }
             UNROLL(8) for (int i = 0; i < f.run; ++i) {
-                const int four = part * n_fours + first + i;
+                const int four = part * n_fours + first;
                 UNROLL(8) for (int c = 0; c < n; ++c) {
                     UNROLL(2) for (int v = 0; v < VECS; ++v) {
-                        dot[c][v] = rows_dot(dot[c][v], w->w[four][v], x[c].q[four], f.signs);
+                        dot[c][v] =
+                                rows_dot(dot[c][v], w->w[four + i][v], x[c].q + four, i, f.signs);
                     }
                 }
             }
@@ -301,7 +314,7 @@ SIMD_INLINE void multiply_columns(const struct row_block * w, const struct colum
                 int32_t pair;
                 memcpy(&pair, x[c].sums + 2 * i, sizeof(pair));
                 sum = rows_dot_words(sum, w->t[i][v], rows_set1(pair));
-                if (f.minima && PRODUCT_VNNI) {
+                if (f.minima && starts) {
                     acc[c][v] = rows_dot_words(acc[c][v], w->o[i][v], rows_set1(pair));
                 }
             }
@@ -321,8 +334,10 @@ SIMD_INLINE void multiply_tile(const struct row_block * w, const struct column_b
     switch (n) {
         case 1: multiply_columns(w, x, 1, f, sums); break;
         case 2: multiply_columns(w, x, 2, f, sums); break;
-#    if PRODUCT_512
+#    if PRODUCT_512 || PRODUCT_NEON
         case 3: multiply_columns(w, x, 3, f, sums); break;
+#    endif
+#    if PRODUCT_512
         case 4: multiply_columns(w, x, 4, f, sums); break;
         case 5: multiply_columns(w, x, 5, f, sums); break;
 #    endif
@@ -381,7 +396,7 @@ static void multiply_strip(const struct strip * s) {
             const int64_t n = p->n_columns - c < COLUMNS ? p->n_columns - c : COLUMNS;
             for (int64_t j = size * i / tiles / 64 * 64;
                     s->next != NULL && j < size * (i + 1) / tiles; j += 64) {
-                _mm_prefetch(s->next + b * size + j, _MM_HINT_T1);
+                __builtin_prefetch(s->next + b * size + j, 0, 2);
             }
             type.multiply(&w, x + c, n, sums + c * VECS);
         }
@@ -393,7 +408,7 @@ static void multiply_strip(const struct strip * s) {
 
 // Two rows at a time are faster for as many columns. Unpacking Q6_K takes longer.
 static int64_t few_columns(enum ggml_type type) {
-    switch (type) {
+    switch (PRODUCT_AVX2 ? type : GGML_TYPE_COUNT) {
         case GGML_TYPE_Q4_K: return PRODUCT_512 ? 3 : 12;
         case GGML_TYPE_Q6_K: return PRODUCT_512 ? 6 : 12;
         default: return 0;
@@ -401,16 +416,21 @@ static int64_t few_columns(enum ggml_type type) {
 }
 
 static void multiply(const struct product_part * part) {
+#    if PRODUCT_AVX2
     if (part->n_columns <= few_columns(part->type)) {
         product_rows_k(part);
-    } else {
-        multiply_strips(part, VECS * HEIGHT, multiply_strip);
+        return;
     }
+#    endif
+    multiply_strips(part, VECS * HEIGHT, multiply_strip);
 }
 
-// For few columns of the other types, ggml's dot products are faster.
+// For few columns of the other types, ggml's dot products are faster on x86.
 static bool supports(const struct ggml_tensor * dst) {
-    return dst->ne[1] > (PRODUCT_VNNI ? 1 : 12) || few_columns(dst->src[0]->type) > 0;
+    return dst->ne[1] > (PRODUCT_NEON          ? 0
+                                : PRODUCT_VNNI ? 1
+                                               : 12) ||
+           few_columns(dst->src[0]->type) > 0;
 }
 
 const struct product_kernel product_k = {

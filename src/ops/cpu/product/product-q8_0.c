@@ -3,22 +3,22 @@
 //     y[r, c] = Σ_b d[r, b] e[c, b] Σ_{k in block b} w[r, k] x[k, c]       w, x: integers of 8 bits
 //
 // A vector holds four weights of each of HEIGHT rows, as w + o: the sum over a block begins with
-// −o Σ x[k, c] instead of 0. With AVX2 only Q4_0 has an offset; its products add up in 16 bits. The
-// weights and columns of the other types become numbers of 16 bits, two of each row in a vector.
-// That costs a single column too much, so a few columns get the sign of the weights, which become
-// positive.
+// −o Σ x[k, c] instead of 0. On ARM only Q4_0 has an offset, because weights may have a sign. The
+// same is true with AVX2, where the products of Q4_0 add up in 16 bits. The weights and columns of
+// the other types become numbers of 16 bits there, two of each row in a vector. That costs a single
+// column too much, so a few columns get the sign of the weights, which become positive.
 
 #include "product.h"
 
-#if PRODUCT_AVX2
+#if PRODUCT_BYTES
 
 #    include "product-bytes.h"
 #    include "product-round.h"
 
 enum {
-    QK = 32,                     // weights of a block
-    WIDE = PRODUCT_VNNI ? 1 : 2, // bytes of a weight that is kept, at most
-    PART = 32 / WIDE,            // blocks of a row that stay in the first-level cache, transposed
+    QK = 32,                       // weights of a block
+    WIDE = PRODUCT_SUM_32 ? 1 : 2, // bytes of a weight that is kept, at most
+    PART = 32 / WIDE,              // blocks of a row that stay in the first-level cache, transposed
 
     // a register tile
     VECS = PRODUCT_512 ? 1 : 2, // vectors of rows
@@ -30,7 +30,7 @@ struct column_block {
     float   e;        // x = e q
     int32_t sum;      // −o Σ q
     int32_t q[FOURS]; // four numbers in each
-#    if !PRODUCT_VNNI
+#    if !PRODUCT_SUM_32
     int32_t pairs[2 * FOURS]; // two numbers in each, of 16 bits
 #    endif
 };
@@ -67,12 +67,12 @@ enum tile { ONLY, FIRST, LATER };
 enum way { BYTES, SIGNED, WORDS };
 
 SIMD_INLINE enum way way_of(enum ggml_type type, enum tile tile) {
-    return PRODUCT_VNNI || type == GGML_TYPE_Q4_0 ? BYTES : tile == ONLY ? SIGNED : WORDS;
+    return PRODUCT_SUM_32 || type == GGML_TYPE_Q4_0 ? BYTES : tile == ONLY ? SIGNED : WORDS;
 }
 
 // ---- Columns ------------------------------------------------------------------------------------
 
-#    if !PRODUCT_VNNI
+#    if !PRODUCT_SUM_32
 // Bytes 0 and 2 of four as numbers of 16 bits, and bytes 1 and 3
 SIMD_INLINE __m256i even_bytes(__m256i x) {
     return _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8);
@@ -87,15 +87,15 @@ static void round_blocks(
     const int offset = offset_of(type);
     for (int64_t b = 0; b < n; ++b, x += QK, out += stride) {
         struct column_block * block = (struct column_block *) (void *) out;
-        const __m256i         q = round_block(x, &block->e);
-        const __m256i         fours = sum_fours(q);
-        __m128i               sum =
-                _mm_add_epi32(_mm256_castsi256_si128(fours), _mm256_extracti128_si256(fours, 1));
-        sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
-        sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1));
-        block->sum = -offset * _mm_cvtsi128_si32(sum);
-        _mm256_storeu_si256((__m256i *) block->q, q);
-#    if !PRODUCT_VNNI
+        int32_t               sums[FOURS];
+        round_block(x, &block->e, block->q);
+        sum_fours(block->q, sums);
+        block->sum = 0;
+        for (int i = 0; i < FOURS; ++i) {
+            block->sum -= offset * sums[i];
+        }
+#    if !PRODUCT_SUM_32
+        const __m256i q = _mm256_loadu_si256((const __m256i *) block->q);
         const __m256i even = even_bytes(q), odd = odd_bytes(q);
         // unpack works in each 128 bits
         const __m256i low = _mm256_unpacklo_epi32(even, odd);
@@ -150,7 +150,7 @@ SIMD_INLINE void unpack(
 
 // Vector i of the weights of a block
 SIMD_INLINE rows_i weights(const rows_i w[FOURS], int i, enum way way) {
-#    if !PRODUCT_VNNI
+#    if !PRODUCT_SUM_32
     if (way == WORDS) {
         return i % 2 == 0 ? even_bytes(w[i / 2]) : odd_bytes(w[i / 2]);
     }
@@ -159,15 +159,15 @@ SIMD_INLINE rows_i weights(const rows_i w[FOURS], int i, enum way way) {
     return w[i];
 }
 
-// The sum of products of a block: it begins with `sum` with VNNI, which AVX2 adds at the end.
+// The sum of products of a block: it begins with `sum` in 32 bits; in 16, that is added at the end.
 SIMD_INLINE rows_i dot_begin(int32_t sum) {
-    return rows_set1(PRODUCT_VNNI ? sum : 0);
+    return rows_set1(PRODUCT_SUM_32 ? sum : 0);
 }
 
 // Adds the products of vector i of the weights.
 SIMD_INLINE rows_i dot_add(
         rows_i dot, rows_i w, const struct column_block * x, int i, enum way way) {
-#    if !PRODUCT_VNNI
+#    if !PRODUCT_SUM_32
     if (way == WORDS) {
         return rows_dot_words(dot, w, rows_set1(x->pairs[i]));
     }
@@ -176,11 +176,11 @@ SIMD_INLINE rows_i dot_add(
     }
 #    endif
     (void) way;
-    return rows_dot_bytes(dot, w, x->q[i]);
+    return rows_dot_bytes(dot, w, x->q, i);
 }
 
 SIMD_INLINE rows_i dot_end(rows_i dot, int32_t sum, enum way way) {
-    return PRODUCT_VNNI || way != BYTES
+    return PRODUCT_SUM_32 || way != BYTES
                    ? dot
                    : rows_dot_words(rows_set1(sum), dot, rows_set1(0x00010001));
 }
@@ -207,7 +207,7 @@ SIMD_INLINE void multiply_columns(const struct strip * s, struct row_part * rows
         rows_i dot[COLUMNS][VECS];
         if (tile != LATER && s->next != NULL) { // these rows are neighbors in memory
             for (int64_t i = 0; i < VECS * HEIGHT * size; i += 64) {
-                _mm_prefetch(s->next + (b0 + b) * VECS * HEIGHT * size + i, _MM_HINT_T1);
+                __builtin_prefetch(s->next + (b0 + b) * VECS * HEIGHT * size + i, 0, 2);
             }
         }
         UNROLL(8) for (int c = 0; c < n; ++c) {

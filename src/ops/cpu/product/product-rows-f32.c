@@ -39,12 +39,7 @@ SIMD_INLINE vec load_weights(const char * row, int64_t k, bool is_f16) {
     if (!is_f16) {
         return vec_load((const float *) (const void *) row + k);
     }
-    const uint16_t * w = (const uint16_t *) (const void *) row + k;
-#    if VEC == 16
-    return (vec) _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *) w));
-#    else
-    return (vec) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *) w));
-#    endif
+    return vec_from_f16((const uint16_t *) (const void *) row + k);
 }
 
 // The sum of a vector, as ggml adds it

@@ -52,6 +52,9 @@ static const struct product_kernel * const kernels[] = {
     &product_rows_f16,
     &product_q8_0,
     &product_k,
+#elif PRODUCT_NEON
+    &product_q8_0,
+    &product_k,
 #else
     &product_vec_dot,
 #endif

@@ -44,6 +44,17 @@
 #    define PRODUCT_VNNI 0
 #endif
 
+// The same of ARM (dotprod), which multiplies numbers with a sign
+#if defined(__aarch64__) && defined(__ARM_FEATURE_DOTPROD)
+#    define PRODUCT_NEON 1
+#else
+#    define PRODUCT_NEON 0
+#endif
+
+// Kernels in bytes, and whether their instructions add in 32 bits
+#define PRODUCT_BYTES  (PRODUCT_AVX2 || PRODUCT_NEON)
+#define PRODUCT_SUM_32 (PRODUCT_VNNI || PRODUCT_NEON)
+
 struct ggml_compute_params;
 
 // A matrix of w and the columns it is multiplied with: a matrix of x, or the tokens of an expert.
@@ -151,7 +162,7 @@ extern const struct product_kernel product_k;    // Q4_K, Q5_K, Q6_K, IQ4_XS in 
 extern const struct product_kernel product_rows_f32;
 extern const struct product_kernel product_rows_f16;
 extern const struct product_kernel product_odd_rows; // F32 and F16, short rows of any length
-extern const struct product_kernel product_vec_dot;  // Q8_0 and Q4_0 on CPUs without AVX2
+extern const struct product_kernel product_vec_dot;  // Q8_0 and Q4_0 without kernels in bytes
 
 // The kernel of a node; NULL: ggml computes it.
 const struct product_kernel * product_kernel_of(const struct ggml_tensor * dst);
