@@ -168,7 +168,7 @@ def test_thinking_is_folded(page):
 
 
 def test_unfinished_thoughts(page):
-    """The limit of tokens ended an answer while it was thinking: the page does not say it goes on."""
+    """The limit of tokens ended an answer in its thoughts: the page does not say it goes on."""
     page.eval("addMessage(addMessage(talk, 'user', 'a'), 'assistant', 'Let me see'); update()")
     page.idle()
     assert page.eval("document.querySelector('.thoughts summary').textContent") == \
