@@ -168,27 +168,33 @@ static const struct option * find_option(const struct program * program, const c
 // The nearest name to a mistyped one
 //
 
-// Finds the long name most similar to a mistyped one; false if none is similar enough.
+// Finds the option with the long name or alias most similar to a mistyped one. Suggests that name;
+// for an alias, which --help does not mention, the name of the option. False: none is similar.
 static bool find_nearest(
-        const struct program * program, const char * name, char * nearest, size_t nearest_size) {
-    const int length = (int) strlen(name);
-    int       best = length / 3 < 2 ? 2 : length / 3;
-    bool      found = false;
+        const struct program * program, const char * name, char nearest[NAME_MAX_CHARS]) {
+    const size_t length = strlen(name);
+    int          best = 1 + (length < 6 ? 2 : (int) length / 3);
+    bool         found = false;
 
     if (length < 4) { // everything is similar to a name as short as -x
         return false;
     }
-    for (int i = 0; i < options_count(program); ++i) {
-        const struct option * o = options_at(program, i);
+    for (int i = 0; i < 2 * options_count(program); ++i) {
+        const struct option * o = options_at(program, i / 2);
+        const char *          names = i % 2 == 0 ? o->names : o->aliases;
         char                  w[NAME_MAX_CHARS];
-        for (int j = 0; option_is_named(o) && option_word(o->names, ", ", j, w, sizeof(w)); ++j) {
-            const bool is_long = strncmp(w, "--", 2) == 0;
-            const bool is_prefix = strncmp(w, name, (size_t) length) == 0; // --tok for --tokens
+        if (names == NULL || !option_is_named(o)) {
+            continue;
+        }
+        for (int j = 0; option_word(names, ", ", j, w, sizeof(w)); ++j) {
+            const bool is_prefix = strncmp(w, name, length) == 0; // --tok for --tokens
             const int  distance = is_prefix ? 0 : slice_distance(slice_of(name), slice_of(w));
-            if (is_long && distance <= best && (!found || distance < best)) {
+            if (strncmp(w, "--", 2) == 0 && distance < best) {
                 best = distance;
                 found = true;
-                snprintf(nearest, nearest_size, "%s", w);
+                const bool has_short = o->names[1] != '-';
+                option_word(
+                        o->names, ", ", names == o->names ? j : has_short, nearest, NAME_MAX_CHARS);
             }
         }
     }
@@ -351,7 +357,7 @@ static bool add_argument(const struct program * program, const char * word, int 
 static bool unknown_option(
         const struct program * program, const char * name, struct lrnn_error * err) {
     char nearest[NAME_MAX_CHARS];
-    return find_nearest(program, name, nearest, sizeof(nearest))
+    return find_nearest(program, name, nearest)
                    ? error_bad_input(err, "unknown option %s; did you mean %s?", name, nearest)
                    : error_bad_input(err, "unknown option %s; see %s --help", name, program->name);
 }

@@ -51,8 +51,13 @@ int main(int argc, char ** argv) {
         .examples = "lrnn-perplexity logits -m model.gguf --tokens ids.txt --out logits.npy",
         .commands = names,
     };
-    struct lrnn_error err = { LRNN_ERROR_BAD_INPUT,
-        "a command is missing; see lrnn-perplexity --help" };
+    char              expected[128] = "";
+    struct lrnn_error err;
+    for (int i = 0; i < N_COMMANDS; ++i) {
+        strcat(expected, i == 0 ? "" : i < N_COMMANDS - 1 ? ", " : " or ");
+        strcat(expected, COMMANDS[i].name);
+    }
+    error_bad_input(&err, "a command is missing; expected %s", expected);
 
     for (int i = 0; i < N_COMMANDS && argc > 1; ++i) {
         if (strcmp(argv[1], COMMANDS[i].name) == 0) {
@@ -60,7 +65,7 @@ int main(int argc, char ** argv) {
         }
     }
     if (argc > 1 && argv[1][0] != '-') {
-        error_bad_input(&err, "unknown command '%s'; see lrnn-perplexity --help", argv[1]);
+        error_bad_input(&err, "unknown command '%s'; expected %s", argv[1], expected);
     } else if (options_parse(&program, argc, argv, &err) == OPTIONS_DONE) {
         return EXIT_CODE_OK;
     }

@@ -193,11 +193,11 @@ function renderMessage(message) {
     }
     const isShaded = $("shade").checked && message.tokens.length > 0;
     if (thought.trim() && !isShaded) {
-        const fold = element("details", element("summary", isOpen ? "Thinking …" : "Thoughts"),
-            element("div", thought.trim()));
+        const isBusy = Boolean(isOpen && running && !message.children.length);
+        const title = isBusy ? "Thinking …" : isOpen ? "Thoughts, not finished" : "Thoughts";
+        const fold = element("details", element("summary", title), element("div", thought.trim()));
         fold.className = "thoughts";
-        fold.open = message.isUnfolded === undefined ? Boolean(isOpen && running)
-            : message.isUnfolded;
+        fold.open = message.isUnfolded === undefined ? isBusy : message.isUnfolded;
         fold.firstChild.onclick = () => { message.isUnfolded = !fold.open; };
         box.append(fold);
     }

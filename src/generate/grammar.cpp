@@ -48,9 +48,8 @@ constexpr int    MAX_SPACES = 24; // in a row, in JSON: a model may repeat them 
 //
 
 struct over_budget : std::bad_alloc {
-    const char * what() const noexcept override {
-        return "over budget";
-    }
+    bool time; // or memory
+    explicit over_budget(bool time) : time(time) {}
 };
 
 int64_t now_ns(clockid_t clock) {
@@ -78,13 +77,13 @@ struct budget {
     void spend(size_t size) {
         bytes_left -= (int64_t) size;
         const int64_t now = now_ns(QUICK_CLOCK);
-        bool          over = bytes_left < 0;
+        bool          late = false;
         if (now >= next_ns) {
             next_ns = now + 10 * 1000 * 1000;
-            over = over || now_ns(CLOCK_THREAD_CPUTIME_ID) > end_ns;
+            late = now_ns(CLOCK_THREAD_CPUTIME_ID) > end_ns;
         }
-        if (over && std::uncaught_exceptions() == 0) { // destructors must not throw
-            throw over_budget();
+        if ((late || bytes_left < 0) && std::uncaught_exceptions() == 0) { // destructors must not
+            throw over_budget(late);
         }
     }
 };
@@ -102,10 +101,11 @@ template <typename F> bool run_within(const limits & l, struct lrnn_error * err,
             throw std::runtime_error(limited.warning);
         }
         ok = true;
-    } catch (const over_budget &) {
+    } catch (const over_budget & over) {
         current = nullptr;
-        error_bad_input(err, "%s more than %lld s or %lld MiB; expected a simpler grammar", l.what,
-                (long long) l.seconds, (long long) (l.bytes >> 20));
+        error_bad_input(err, "%s more than %lld %s; expected a simpler grammar", l.what,
+                (long long) (over.time ? l.seconds : l.bytes >> 20),
+                over.time ? "s of processor time" : "MiB of memory");
     } catch (const std::bad_alloc &) {
         current = nullptr;
         error_no_memory(err, "a grammar");

@@ -167,6 +167,15 @@ def test_thinking_is_folded(page):
     assert page.eval("sections({ role: 'assistant', text: 'a', bare: true }).answer") == "a"
 
 
+def test_unfinished_thoughts(page):
+    """The limit of tokens ended an answer in its thoughts: the page does not say it goes on."""
+    page.eval("addMessage(addMessage(talk, 'user', 'a'), 'assistant', 'Let me see'); update()")
+    page.idle()
+    assert page.eval("document.querySelector('.thoughts summary').textContent") == \
+        "Thoughts, not finished"
+    assert page.eval("document.querySelector('.thoughts').open") is False
+
+
 def test_shaded_tokens(page):
     page.ask("Hello")
     text = page.messages()[1][1]

@@ -115,6 +115,17 @@ def test_refused(programs, option, text, words):
     assert words in error
 
 
+def compile_time(lrnn, option, text):
+    """(exit code, stderr, seconds of processor time) of lrnn-cli with a grammar."""
+    if option != "--regex":
+        (lrnn.work / "hostile").write_text(text)
+        text = "hostile"
+    begin = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = lrnn.start("lrnn-cli", "-m", lrnn.model, "-p", "a", "-n", 20, "-q", option, text)
+    end = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return done.code, done.stderr, end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime
+
+
 @pytest.mark.parametrize("option, text", [
     ("--regex", "((a{1,1000}){1,1000}){1,1000}"), ("--regex", "(a|b)*a" + "(a|b)"*40),
     ("--regex", "(a*)*(b*)*" * 30),
@@ -127,13 +138,22 @@ def test_refused(programs, option, text, words):
         f"a{i}": {"anyOf": [{"$ref": f"#/$defs/a{i - 1}"}]*2} for i in range(1, 31)}}))])
 def test_hostile_grammars_end(programs, option, text):
     """They are compiled, or refused with a sentence: 5 s of processor time is the limit."""
-    if option != "--regex":
-        (programs.work / "hostile").write_text(text)
-        text = "hostile"
-    begin = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    done = programs.start("lrnn-cli", "-m", programs.model, "-p", "a", "-n", 20, "-q", option, text)
-    assert done.code == 0 or "expected a simpler grammar" in done.stderr
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - begin < 20
+    code, stderr, seconds = compile_time(programs, option, text)
+    assert code == 0 or "expected a simpler grammar" in stderr
+    assert seconds < 20
+
+
+def test_the_limits_of_compiling(programs):
+    """Each limit ends a grammar that the other does not."""
+    names = [f"p{i}" for i in range(5000)]
+    slow = {"type": "object", "minProperties": 100, "properties": dict.fromkeys(names, {})}
+    code, stderr, seconds = compile_time(programs, "--json-schema", json.dumps(slow))
+    assert "takes more than 5 s of processor time; expected a simpler grammar" in stderr
+    assert code == programs.Code.USAGE and 5 <= seconds < 20
+    large = "".join(f"a{i} ::= a{i + 1} | [a-z] a{i + 1} | a{i + 1} [a-z]\n" for i in range(20000))
+    code, stderr, _ = compile_time(programs, "--grammar", f'root ::= a0\n{large}a20000 ::= "x"\n')
+    assert "takes more than 1024 MiB of memory; expected a simpler grammar" in stderr
+    assert code == programs.Code.USAGE
 
 
 def test_options_exclude_each_other(programs):

@@ -375,7 +375,8 @@ static void test_forms(struct test * t) {
     check_error(t, "text", "", "no document");
     check_error(t, "codeparrot", "\n\n", "no document");
     check_error(t, "text", " [ ] ", "1 files, 0 records");
-    check_error(t, "codeparrot", "{\"text\":1}\n", "no field 'content'");
+    check_error(t, "codeparrot", "{\"text\":1}\n",
+            "no field 'content'; --template '{FIELD}' names another");
     check_error(t, "math-hard", "{\"level\":\"Level 4\"}\n", "1 excluded by level=Level 5");
 
     // errors in the structure
@@ -425,7 +426,7 @@ static void test_malformed(struct test * t) {
         "malformed:2: not JSON at byte 0 of the record: expected a value\n",
         "malformed:3: not JSON at byte 11 of the record: expected ',' or '}'\n",
         "malformed:4: field 'text' is a number, expected a string\n",
-        "malformed:5: no field 'text'\n",
+        "malformed:5: no field 'text'; --template '{FIELD}' names another\n",
         "malformed:6: not JSON at byte 9 of the record: not UTF-8\n",
         "malformed:8: the record is an array, expected an object\n",
         "malformed:9: not JSON at byte 12 of the record: expected a key in quotes\n",

@@ -140,7 +140,7 @@ static void check_hidden(struct test * t, const struct program * program) {
     check(t, parse(&v, "m.gguf --old-output=md", &err) == OPTIONS_OK && v.format == 0,
             "another alias", err.text);
     check_error(t, "m.gguf --form xml", "--form: 'xml' is not one of md|csv|json");
-    check_error(t, "m.gguf --old-outpu", "unknown option --old-outpu; see prog --help");
+    check_error(t, "m.gguf --old-outpu", "unknown option --old-outpu; did you mean --output?");
     for (int i = -1; i < 4; ++i) {
         char   text[8192] = "";
         FILE * f = fmemopen(text, sizeof(text) - 1, "w");

@@ -177,7 +177,8 @@ enum record_text_status record_text_make(const struct record_text * t, const cha
     if (i == t->n_templates) {
         error_bad_file(err, "no field %s%s",
                 quote_path(quote, sizeof(quote), &t->paths[missing_field(t, 0, values)]),
-                t->n_templates > 1 ? ", and none of the other templates fits" : "");
+                t->n_templates > 1 ? ", and none of the other templates fits"
+                                   : "; --template '{FIELD}' names another");
         return RECORD_TEXT_MALFORMED;
     }
     *used = i;
