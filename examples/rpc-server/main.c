@@ -117,9 +117,11 @@ static bool find_devices(
 
 // If the machine of a client vanishes, its connection stays open, and ggml would wait forever while
 // other clients queue. So this thread looks for the socket on which ggml listens and turns on TCP
-// keep-alive; accepted connections inherit it.
+// keep-alive; accepted connections inherit it. Keep-alive waits while a reply is on its way, which
+// TCP would send again and again for a quarter of an hour: hence the time-out.
 static void * keep_alive(void * unused) {
     enum { FD_MAX = 1024, IDLE_S = 30, EACH_S = 10, TRIES = 3 }; // lost after 60 seconds
+    enum { LOST_MS = 1000 * (IDLE_S + TRIES * EACH_S) };
     for (;;) {
         for (int fd = 0; fd < FD_MAX; ++fd) {
             int       listens = 0;
@@ -129,6 +131,7 @@ static void * keep_alive(void * unused) {
                 setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &(int) { IDLE_S }, sizeof(int));
                 setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &(int) { EACH_S }, sizeof(int));
                 setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &(int) { TRIES }, sizeof(int));
+                setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &(int) { LOST_MS }, sizeof(int));
                 return unused;
             }
         }

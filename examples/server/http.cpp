@@ -247,7 +247,8 @@ class deadline_stream final : public httplib::Stream {
     //
     // The library skips lines that do not end with CRLF, and a proxy may not: they would disagree
     // on where a request ends. So a head is refused if a line ends with anything else, is continued
-    // on the next one, or has a zero byte.
+    // on the next one, or has a zero byte. So is a first line whose words are not separated by one
+    // space each.
     int read_head() {
         memmove(buffer_.data(), buffer_.data() + at_, n_ - at_);
         n_ -= at_;
@@ -269,7 +270,9 @@ class deadline_stream final : public httplib::Stream {
             }
             const char c = buffer_[i];
             const bool follows_cr = i > line && buffer_[i - 1] == '\r';
-            if (follows_cr != (c == '\n') || c == '\0' ||
+            const bool is_gap =
+                    line == 0 && (c == ' ' || c == '\r') && (i == 0 || buffer_[i - 1] == ' ');
+            if (follows_cr != (c == '\n') || c == '\0' || is_gap || (line == 0 && c == '\t') ||
                     (i == line && i > 0 && (c == ' ' || c == '\t'))) {
                 return 400;
             }

@@ -330,11 +330,12 @@ bool server_check(struct http_call * call, void * user) {
     bool            has_path;
     const int       i = find_route(call, &has_path);
     atomic_fetch_add(&s->n_requests, 1);
-    if (!access_check_page(&s->access, call)) {
+    const bool is_open = i >= 0 && ROUTES[i].is_open;
+    if (!access_check_page(&s->access, call) || (!is_open && !access_check_key(&s->access, call))) {
         return false;
     }
     if (i >= 0) {
-        return ROUTES[i].is_open || access_check_key(&s->access, call);
+        return true;
     }
     if (has_path) {
         reply_error(call, 405, NULL, "%s does not have the method %s", http_path(call),

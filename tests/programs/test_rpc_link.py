@@ -2,6 +2,8 @@
 connection. A client gives the same result or ends with one sentence, and files stay whole."""
 
 import contextlib
+import ctypes
+import os
 import re
 import select
 import socket
@@ -100,3 +102,44 @@ def test_lost_link(lrnn, link, cut):
         assert not list(lrnn.work.glob("*.tmp*"))
         bad.close()  # the server has one client at a time
     assert generate(lrnn, whole, "--state-load", "kept.state").code == lrnn.Code.OK
+
+
+def accepted_by(pid, client):
+    """The server's end of a connection, as a socket of this process."""
+    pidfd = os.pidfd_open(pid)
+    pidfd_getfd = 438  # the number of the system call, on all machines
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            copy = ctypes.CDLL(None, use_errno=True).syscall(pidfd_getfd, pidfd, int(fd), 0)
+            if copy < 0:
+                pytest.skip(f"pidfd_getfd: {os.strerror(ctypes.get_errno())}")
+            try:
+                other = socket.socket(fileno=copy)
+            except OSError:  # another kind of file
+                os.close(copy)
+                continue
+            with contextlib.suppress(OSError):  # it listens
+                if other.getpeername() == client.getsockname():
+                    os.close(pidfd)
+                    return other
+            other.close()
+        time.sleep(0.05)
+    raise AssertionError("the server accepted no connection")
+
+
+def test_vanished_client(lrnn):
+    """TCP gives up after 60 seconds, with keep-alive while nothing is on its way, and with its
+    time-out while a reply is."""
+    server = Server(lrnn)
+    try:
+        with socket.create_connection(("127.0.0.1", server.port)) as client, \
+                accepted_by(server.popen.pid, client) as other:
+            def option(name):
+                return other.getsockopt(socket.IPPROTO_TCP, name)
+            assert other.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            assert option(socket.TCP_KEEPIDLE) + \
+                option(socket.TCP_KEEPCNT)*option(socket.TCP_KEEPINTVL) == 60
+            assert option(socket.TCP_USER_TIMEOUT) == 60000
+    finally:
+        server.kill()

@@ -197,6 +197,22 @@ def test_sources_of_the_key(lrnn, monkeypatch):
     check("from-option", "--api-key", "from-option")
 
 
+def test_without_the_key(lrnn):
+    """The page, /health, and 401 before the body arrives, also where there is nothing."""
+    with serving(lrnn, lrnn.models / MODEL, "--api-key", "secret") as server:
+        for path in ("/", "/health", "/health?x=1"):
+            assert server.get(path).status == 200
+        for method, path in (("GET", "/nothing"), ("GET", "//health"), ("GET", "/health/"),
+                             ("POST", "/health"), ("DELETE", "/v1/models"), ("GET", "/states/x"),
+                             ("OPTIONS", "/v1/completions"), ("PUT", "/")):
+            server.request(method, path).error(401)
+            key = {"Authorization": "Bearer secret"}
+            assert server.request(method, path, headers=key).status in (404, 405)
+        for more in ("", "Expect: 100-continue\n"):
+            assert raw(server, "POST /v1/completions HTTP/1.1\nHost: localhost\n"
+                               f"Content-Length: 10000000\n{more}\n")[0] == 401
+
+
 def test_bad_keys(lrnn, monkeypatch):
     command = ("lrnn-server", "-m", lrnn.models / MODEL)
     lrnn.write("empty", "")

@@ -78,6 +78,16 @@ def test_a_body_is_not_a_request(server, head):
     assert b"connection: close" in reply.lower() and b'"object":"list"' not in reply
 
 
+@pytest.mark.parametrize("line", [b"GET\t /health HTTP/1.1", b"GET\t/health HTTP/1.1",
+                                  b"GET /health\tHTTP/1.1", b"GET  /health HTTP/1.1",
+                                  b"GET /health HTTP/1.1 ", b" GET /health HTTP/1.1",
+                                  b"GET /health HTTP/1.1\t", b"GET\x0b/health HTTP/1.1"])
+def test_first_line(server, line):
+    """One space between its words, as every proxy reads it."""
+    reply = send(server, line + b"\r\nHost: localhost\r\n\r\n" + INNER)
+    assert reply.count(b"HTTP/1.1 ") == 1 and reply.startswith(b"HTTP/1.1 4"), reply
+
+
 def test_a_body_that_is_a_request(server):
     """It is read as a body, and the request after it is answered."""
     for framing in (b"Content-Length: %d\r\n\r\n%b" % (N, INNER),

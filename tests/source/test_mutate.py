@@ -14,6 +14,7 @@ static int f(int n, char * p) {
     /* n = 3; */ const char * s = "n < 3";
 #if MORE(2) < 3
     if (n <= 4) {
+        n = 0777;
         p[n] = '<';
         g(n, h(p, 0x10), s);
     }
@@ -23,6 +24,7 @@ static int f(int n, char * p) {
 """
 C_CHANGES = {
     ("negate", b"(n <= 4)", b"(!(n <= 4))"), ("compare", b"<=", b"<"), ("constant", b"4", b"5"),
+    ("constant", b"0777", b"01000"), ("drop", b"n = 0777;", b";"),
     ("constant", b"0x10", b"0x11"), ("drop", b"p[n] = '<';", b";"),
     ("drop", b"g(n, h(p, 0x10), s);", b";"), ("swap", b"n, h(p, 0x10)", b"h(p, 0x10), n"),
     ("swap", b"h(p, 0x10), s", b"s, h(p, 0x10)"), ("swap", b"p, 0x10", b"0x10, p"),
@@ -83,3 +85,54 @@ def test_sample(tool, root):
         if file.endswith(".py"):
             ast.parse(m.apply((root / file).read_bytes()))
     assert {m.operator for _, m in first} == {"negate", "compare", "drop", "swap", "constant"}
+
+
+class Tree:
+    """Builds and runs nothing. `fails` are the tests that notice a defect."""
+
+    def __init__(self, source, fails=()):
+        self.source, self.fails, self.calls = source, fails, []
+
+    def make(self, tests):
+        self.calls.append(tests)
+        return 0, ""
+
+    def test(self, name, seconds):
+        self.calls.append(name)
+        return name not in self.fails
+
+
+def test_judgment(tool, tmp_path):
+    """Killers of the file first, then the fastest; built one by one, within the budget."""
+    file = tmp_path / "f.c"
+    file.write_bytes(C)
+    m = next(tool.c_mutants(C))
+    seconds = {"slow": 50, "fast": 1, "middle": 5}
+
+    def judge(fails, killers, budget=100):
+        tree = Tree(tmp_path, fails)
+        found = tool.judge(tree, "f.c", m, seconds, killers, budget)
+        assert file.read_bytes() == C  # restored
+        return found, tree.calls
+
+    killers = tool.Counter()
+    assert judge(["middle"], killers) == (("killed", "middle"),
+                                          [["fast"], "fast", ["middle"], "middle"])
+    assert judge(["middle"], killers) == (("killed", "middle"), [["middle"], "middle"])
+    outcome, calls = judge([], killers, budget=10)
+    assert outcome == ("survived", "2 of the 3 tests that reach it") and "slow" not in calls
+    assert tool.judge(Tree(tmp_path), "f.c", m, {}, killers, 1)[0] == "survived"
+
+
+def test_targets(tool, root):
+    """A test is built with its target, or with the programs that its script and its modules name.
+    """
+    tree = tool.Tree.__new__(tool.Tree)
+    tree.source = root
+    tree.targets = {"lrnn", "lrnn-convert", "lrnn-inspect", "lrnn-server", "lrnn-cli",
+                    "lrnn-quantize", "make-text-model", "test-hash", "fuzz-model"}
+    assert tree.targets_of("test-hash") == {"test-hash"}
+    assert tree.targets_of("fuzz-model-seeds") == {"fuzz-model"}
+    server = tree.targets_of("test-program-server-framing")
+    assert "lrnn-server" in server and "lrnn-quantize" not in server
+    assert tree.targets_of("test-convert:test_data") == {"lrnn-convert", "lrnn-inspect"}
