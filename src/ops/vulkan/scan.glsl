@@ -187,6 +187,7 @@ void state_store(const sequence seq, uint h, uint j, uint head_size, int done) {
 // exp(x) to within two units in the last place. The built-in one may have an error that grows with
 // |x|.
 //     x = n ln 2 + r, |r| ≤ ln 2 / 2;   exp(x) = 2ⁿ (1 + r + r²/2! + … + r⁷/7!)
+// precise: otherwise a compiler may add the two parts of ln 2 first. It does not protect an fma.
 float scan_exp(float x) {
     if (!(x > -104.0)) {
         return x <= -104.0 ? 0.0 : x; // NaN stays NaN
@@ -194,9 +195,10 @@ float scan_exp(float x) {
     if (x > 89.0) {
         return uintBitsToFloat(0x7F800000); // infinity
     }
-    const float n = roundEven(x * 1.44269504);
-    const float r = fma(n, -1.42860677e-6, fma(n, -0.693145752, x)); // ln 2 in two parts
-    float       y = 1.0 / 5040.0;
+    precise const float n = roundEven(x * 1.44269504);
+    precise const float most = x - n * 0.693145752; // the product is exact
+    precise const float r = most - n * 1.42860677e-6;
+    float               y = 1.0 / 5040.0;
     y = fma(y, r, 1.0 / 720.0);
     y = fma(y, r, 1.0 / 120.0);
     y = fma(y, r, 1.0 / 24.0);
