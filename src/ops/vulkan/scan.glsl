@@ -32,8 +32,8 @@ layout(binding = 1) readonly buffer ids_buffer { int ids[]; }; // [sequences][4 
     layout(binding = BINDING) readonly buffer NAME##_buffer { float NAME[]; };
 
 // TOKENS(x, B, C): a tensor of tokens [width, heads, factors, tokens] at binding B. Its constants
-// from C on: state heads that share a head of it, and strides in floats. x_row(h, f, t) is the index
-// of a row.
+// from C on: state heads that share a head of it, and strides in floats. x_row(h, f, t) is the
+// index of a row.
 #define TOKENS(NAME, BINDING, ID) \
     TENSOR(NAME, BINDING) \
     layout(constant_id = ID + 0) const uint NAME##_share = 1; \

@@ -6,9 +6,9 @@
 //     y_t[c] = f( bias[c] + Σ_w weight[w][c] · x_{t − (width − 1) + w}[c] )
 //     y_t[c] = x_{t − 1}[c]                                                   token shift
 //
-// Work groups: sequences, groups of channels, pieces of PIECE tokens. An invocation has one channel.
-// Only the first piece of a sequence reads the old tail, and it alone writes the tails, after its
-// outputs: they need only inputs and the old tail. D_K is width − 1; D_V counts the channels.
+// Work groups: sequences, groups of channels, pieces of PIECE tokens. An invocation has one
+// channel. Only the first piece of a sequence reads the old tail, and it alone writes the tails,
+// after its outputs: they need only inputs and the old tail. D_K is width − 1; D_V counts the channels.
 
 #include "scan.glsl"
 

@@ -7,9 +7,9 @@
 //
 // or, with a bonus, y_t = scale · (S + (bonus ∘ b_t) x_tᵀ)ᵀ c_t before the update.
 //
-// Work groups: sequences · heads, groups of columns. mLSTM takes two dispatches. In the first, every
-// column computes gates and normalizer for itself and leaves n and m alone, which the others still
-// read. The second has one column and stores them.
+// Work groups: sequences · heads, groups of columns. mLSTM takes two dispatches. In the first,
+// every column computes gates and normalizer for itself and leaves n and m alone, which the others
+// still read. The second has one column and stores them.
 
 #include "scan.glsl"
 
