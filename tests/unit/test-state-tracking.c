@@ -1,13 +1,12 @@
 // State tracking: the exact models of models/exact answer every letter correctly at any length, on
 // the step and chunk paths, alone or with another sequence, in F32 and Q8_0, and after saving and
 // loading their state. With eigenvalues in [0,1], or with one factor too few, they fail. Several
-// runs of the program may share a folder. LRNN_TEST_DEVICE names another device than the CPU.
+// runs of the program may share a folder.
 
 #include "lrnn.h"
 #include "eval/tasks/probe.h"
 #include "ggml.h"
 #include "kit/check.h"
-#include "kit/device.h"
 #include "kit/golden.h"
 #include "kit/model-edit.h"
 
@@ -15,21 +14,14 @@
 #include <inttypes.h>
 #include <unistd.h>
 
-// sanitizers are ten times slower, a software GPU a hundred times
-static int64_t LONG = LRNN_SANITIZE ? 20000 : 200000;
-static int64_t LONGER = LRNN_SANITIZE ? 100000 : 10000000;
-
-// On the device that the environment variable names, instead of the CPU
-static struct lrnn_model * load(const char * path) {
-    const char * const             device = getenv("LRNN_TEST_DEVICE");
-    const struct lrnn_model_params params = { .n_gpu_layers = -1, .devices = device };
-    return test_load_model(path, device != NULL ? &params : NULL);
-}
+// sanitizers are ten times slower
+static const int64_t LONG = LRNN_SANITIZE ? 20000 : 200000;
+static const int64_t LONGER = LRNN_SANITIZE ? 100000 : 10000000;
 
 static struct lrnn_model * load_exact(const char * name) {
     char path[512];
     snprintf(path, sizeof(path), "%s/exact/%s.gguf", LRNN_MODELS, name);
-    return load(path);
+    return test_load_model(path, NULL);
 }
 
 static struct task * make_task(struct test * t, const char * spec) {
@@ -123,7 +115,7 @@ static struct lrnn_model * load_q8(struct test * t, const char * name, const cha
     }
     ok = test_check(t, model_edit_write(&e, path), "cannot write %s", path);
     model_edit_close(&e);
-    return ok ? load(path) : NULL;
+    return ok ? test_load_model(path, NULL) : NULL;
 }
 
 static void check_q8(struct test * t, const char * name, const char * spec, int64_t length) {
@@ -214,10 +206,6 @@ static void check_parity(struct test * t) {
 
 int main(void) {
     struct test t = { 0 };
-    if (test_device() != NULL) {
-        LONG = 2000;
-        LONGER = 10000;
-    }
 
     check_parity(&t);
     check_exact(&t, "parity-delta-net", "parity", LONGER, 1, 4096);
