@@ -49,6 +49,27 @@ if (LRNN_CUDA)
     endif()
 endif()
 
+if (LRNN_VULKAN)
+    find_package(Vulkan COMPONENTS glslc)
+    find_package(SPIRV-Headers CONFIG)
+    set(missing "")
+    foreach (what IN ITEMS "Vulkan_INCLUDE_DIR:headers:libvulkan-dev"
+            "Vulkan_LIBRARY:loader:libvulkan-dev" "Vulkan_GLSLC_EXECUTABLE:glslc:glslc"
+            "SPIRV-Headers_FOUND:SPIR-V headers:spirv-headers")
+        string(REPLACE ":" ";" what "${what}")
+        list(POP_FRONT what variable thing package)
+        if (NOT ${variable})
+            list(APPEND missing "${thing} (Debian package ${package})")
+        endif()
+    endforeach()
+    if (missing)
+        list(JOIN missing ", " missing)
+        message(FATAL_ERROR "LRNN_VULKAN is ON, but not found: ${missing}. Install them, or "
+                            "configure with LRNN_VULKAN=OFF.")
+    endif()
+    set(GGML_VULKAN ON)
+endif()
+
 # With GGML_BACKEND_DL and GGML_CPU_ALL_VARIANTS, ggml-cpu is compiled several times, as libraries
 # that are loaded at run time. ggml has 14 variants for x86. These are all that our kernels differ
 # in: SSE2; AVX2; AVX-512 with VNNI; and with BF16.
@@ -58,7 +79,7 @@ set(LRNN_X86_VARIANTS x64 haswell cascadelake zen4)
 foreach (option GGML_HIP GGML_MUSA)
     if (${option})
         message(FATAL_ERROR "${option} is ${${option}}; expected OFF, because lrnn builds its ops "
-                            "for CPUs and for CUDA only.")
+                            "for CPUs, CUDA and Vulkan only.")
     endif()
 endforeach()
 

@@ -1036,3 +1036,116 @@ glue_edit(cuda-cub src/ggml-cuda/common.cuh 1 replace
 #    define GGML_CUDA_USE_CUB
 ]]
     "//  GGML_CUDA_USE_CUB is not defined\n")
+
+# ---- ggml-vulkan: pipelines, dispatch, hazards, supported ops
+
+glue_edit(vk-include src/ggml-vulkan/ggml-vulkan.cpp 1 after
+[[
+#include "ggml-vulkan-common.h"
+]]
+[[
+#include "vulkan/vulkan-glue.h"
+]])
+
+glue_edit(vk-pipeline-map src/ggml-vulkan/ggml-vulkan-types.h 1 after
+[[
+    std::map<vk_solve_tri_pipeline_state, vk_pipeline> pipeline_solve_tri_f32;
+]]
+[[
+    std::map<std::vector<uint32_t>, vk_pipeline> pipeline_lrnn; // see vulkan-glue.h
+]])
+
+glue_edit(vk-pipelines src/ggml-vulkan/ggml-vulkan.cpp 1 before
+[[
+    for (auto &s : device->pipeline_solve_tri_f32) {
+        const vk_solve_tri_pipeline_state &state = s.first;
+]]
+[[
+    for (auto & s : device->pipeline_lrnn) {
+        const ggml_lrnn_vk_shader shader = ggml_lrnn_vk_shader_of(s.first);
+        ggml_vk_create_pipeline(
+            device, s.second, shader.name, shader.size, shader.code, "main", shader.n_bindings,
+            shader.push_size, {1, 1, 1}, { s.first.begin() + 1, s.first.end() }, 1, false,
+            shader.subgroups, shader.subgroups ? device->subgroup_size : 0);
+    }
+]])
+
+glue_edit(vk-forward src/ggml-vulkan/ggml-vulkan.cpp 1 after
+[[
+    case GGML_OP_SSM_CONV:
+        ggml_vk_ssm_conv(ctx, compute_ctx, cgraph, node_idx);
+
+        break;
+]]
+[[
+
+    case GGML_OP_HOUSEHOLDER_SCAN:
+    case GGML_OP_SIGNED_SCAN:
+    case GGML_OP_SHORT_CONV:
+        ggml_lrnn_vk_forward(ctx, compute_ctx, node);
+
+        break;
+]])
+
+glue_edit(vk-supports-op src/ggml-vulkan/ggml-vulkan.cpp 1 before
+[[
+        case GGML_OP_SSM_CONV:
+            return op->src[0]->type == GGML_TYPE_F32;
+]]
+[[
+        case GGML_OP_HOUSEHOLDER_SCAN:
+        case GGML_OP_SIGNED_SCAN:
+        case GGML_OP_SHORT_CONV:
+            return ggml_lrnn_vk_supports_op(device, op);
+]])
+
+# ggml-vulkan inserts a barrier before a node that reads what an earlier node wrote, or writes what
+# one read. It takes a node to write only its result; ours also write their state.
+glue_edit(vk-hazard-check src/ggml-vulkan/ggml-vulkan.cpp 1 before
+[[
+            for (uint32_t j = 0; j < GGML_MAX_SRC; ++j) {
+                if (!cur_node->src[j]) {
+                    continue;
+                }
+                if (overlaps_unsynced(cur_node->src[j], ctx->unsynced_nodes_written)) {
+]]
+[[
+            if (ggml_is_scan(cur_node) &&
+                    overlaps_unsynced(cur_node->src[0], ctx->unsynced_nodes_read)) {
+                need_sync = true;
+                break;
+            }
+]])
+
+glue_edit(vk-hazard-write src/ggml-vulkan/ggml-vulkan.cpp 1 after
+[[
+            if (ctx->fused_ops_write_mask & (1 << i)) {
+                ctx->unsynced_nodes_written.push_back(cur_node);
+            }
+]]
+[[
+            if (ggml_is_scan(cur_node)) {
+                ctx->unsynced_nodes_written.push_back(cur_node->src[0]);
+            }
+]])
+
+# Vulkan headers before 1.3.275 lack the extension, which only GGML_VULKAN_VALIDATE needs.
+glue_edit(vk-layer-settings src/ggml-vulkan/ggml-vulkan.cpp 1 replace
+[[
+    VkBool32 enable_best_practice = layer_settings;
+]]
+[[
+#if VK_HEADER_VERSION < 275
+    vk::InstanceCreateInfo instance_create_info(
+        vk::InstanceCreateFlags{}, &app_info, layers, extensions);
+#else
+    VkBool32 enable_best_practice = layer_settings;
+]])
+
+glue_edit(vk-layer-settings-end src/ggml-vulkan/ggml-vulkan.cpp 1 after
+[[
+, extensions, &layer_setting_info);
+]]
+[[
+#endif
+]])

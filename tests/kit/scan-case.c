@@ -1,6 +1,7 @@
 #include "kit/scan-case.h"
 
 #include "lrnn.h"
+#include "kit/device.h"
 #include "kit/nmse.h"
 
 const char * const test_path_names[4] = { "auto", "step", "chunk", "reference" };
@@ -35,6 +36,9 @@ static bool has_chunk(const struct test_scan * s) {
 
 // The convolution and the LSTM have one path.
 bool test_scan_has_path(const struct test_scan * s, enum ggml_scan_path path) {
+    if (test_device() != NULL) { // shaders have one path
+        return path == GGML_SCAN_PATH_STEP;
+    }
     return s->op == TEST_CONV || s->op == TEST_LSTM ? path == GGML_SCAN_PATH_STEP
                                                     : path != GGML_SCAN_PATH_CHUNK || has_chunk(s);
 }

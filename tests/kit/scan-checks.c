@@ -1,5 +1,6 @@
 #include "kit/scan-checks.h"
 
+#include "kit/device.h"
 #include "kit/nmse.h"
 
 void test_limits_print(const struct test_limits * l) {
@@ -37,8 +38,8 @@ void test_scan_run(struct test * t, struct test_arena * a, struct test_scan * s,
         struct ggml_tensor * op = test_scan_build(t, a, s, path);
         float *              first_out = NULL;
         float *              first_state = NULL;
-        // auto is one of the others; the reference path is slow
-        const int n = path == GGML_SCAN_PATH_AUTO ||
+        // auto is one of the others; the reference path is slow; a device has no threads to choose
+        const int n = path == GGML_SCAN_PATH_AUTO || test_device() != NULL ||
                                       (path == GGML_SCAN_PATH_REFERENCE && state->ne[0] > 10000)
                               ? 1
                               : n_threads;

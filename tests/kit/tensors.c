@@ -1,6 +1,7 @@
 #include "kit/tensors.h"
 
 #include "ggml-cpu.h"
+#include "kit/device.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -225,6 +226,9 @@ bool test_compute(struct test_arena * a, struct ggml_tensor * op, int n_threads)
         test_alloc(a, op);
     }
     memset(op->data, 0x5a, ggml_nbytes(op));
+    if (test_device() != NULL) {
+        return test_compute_on_device(test_device(), op);
+    }
     ggml_backend_cpu_set_n_threads(a->backend, n_threads);
     struct ggml_cgraph * graph = ggml_new_graph_custom(a->ctx, 32, false);
     ggml_build_forward_expand(graph, op);

@@ -8,7 +8,7 @@ import pytest
 
 MAX_COLUMNS = 100
 C_SUFFIXES = (".c", ".h", ".cpp", ".cu", ".cuh")
-CODE_SUFFIXES = (*C_SUFFIXES, ".py", ".cmake", ".in", ".toml")
+CODE_SUFFIXES = (*C_SUFFIXES, ".comp", ".glsl", ".py", ".cmake", ".in", ".toml")
 
 
 @pytest.fixture(scope="module")

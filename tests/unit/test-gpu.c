@@ -59,8 +59,8 @@ static void test_model(struct test * t, const struct golden * g, const char * de
 
 int main(int argc, char ** argv) {
     ggml_backend_dev_t gpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_GPU);
-    if (argc < 2 && gpu == NULL) {
-        printf("SKIPPED: there is no GPU\n");
+    if (argc < 2 ? gpu == NULL : ggml_backend_dev_by_name(argv[1]) == NULL) {
+        printf("SKIPPED: there is no GPU%s%s\n", argc < 2 ? "" : " ", argc < 2 ? "" : argv[1]);
         return 0;
     }
     struct test        t = { 0 };
