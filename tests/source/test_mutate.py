@@ -135,4 +135,4 @@ def test_targets(tool, root):
     assert tree.targets_of("fuzz-model-seeds") == {"fuzz-model"}
     server = tree.targets_of("test-program-server-framing")
     assert "lrnn-server" in server and "lrnn-quantize" not in server
-    assert tree.targets_of("test-convert:test_data") == {"lrnn-convert", "lrnn-inspect"}
+    assert tree.targets_of("test-convert-data") == {"lrnn-convert", "lrnn-inspect"}
