@@ -711,6 +711,18 @@ glue_edit(cpu-supports-op src/ggml-cpu/ggml-cpu.cpp 1 before
             return ggml_lrnn_cpu_supports_op(op);
 ]])
 
+# ---- ggml-base: a device without memory
+
+# The old buffer is gone, but the graph is remembered as allocated: the next one, if it has as many
+# nodes, would be placed in no buffer, and ggml would abort.
+glue_edit(alloc-failed src/ggml-alloc.c 1 after
+[[
+ggml_backend_buft_name(galloc->bufts[i]), new_size);
+]]
+[[
+                    galloc->n_nodes = -1;
+]])
+
 # ---- ggml-cuda: compute, supported ops
 
 glue_edit(cuda-include src/ggml-cuda/ggml-cuda.cu 1 after

@@ -10,11 +10,12 @@
 #include "terminal.h"
 
 #include <stdio.h>
+#include <string.h>
 
 struct args {
     struct option_strings     models; // none: the op benchmark
     struct model_bench_params model;
-    struct device_options     device; // of models; its threads are ignored
+    struct device_options     device; // its threads are ignored; ops only look at --device
     struct op_bench_params    op;
     int                       format; // enum results_format
     bool                      list;
@@ -184,6 +185,10 @@ static void set_defaults(struct args * args) {
     const struct option_ints one = { .n = 1, .v = { 1 } };
 
     args->op.threads = args->model.threads = args->threads;
+    args->op.device = args->device.model.devices;
+    if (args->op.device != NULL) { // one row per shape
+        args->op.threads = one;
+    }
     args->op.repetitions = args->repetitions > 0 ? args->repetitions : 7;
     args->model.repetitions = args->repetitions > 0 ? args->repetitions : 5;
     args->model.n_batch = args->model.n_batch > 0 ? args->model.n_batch : 512;
@@ -218,6 +223,11 @@ static enum exit_code run(void * user) {
     if (args->models.n == 0 && args->seqs.n > 1) {
         return program_fail(
                 EXIT_CODE_USAGE, "--seqs has %d numbers; expected one for an op", args->seqs.n);
+    }
+    if (args->models.n == 0 && args->device.model.devices != NULL &&
+            strchr(args->device.model.devices, ',') != NULL) {
+        return program_fail(EXIT_CODE_USAGE, "--device is %s; expected one device for an op",
+                args->device.model.devices);
     }
     set_defaults(args);
     if (args->models.n > 0 && model_bench_count(&args->model) == 0) {

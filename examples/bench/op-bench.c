@@ -113,7 +113,8 @@ static bool run_shape(const struct op_bench_params * p, const struct bench_case 
     struct op_result r = {
         .c = c,
         .shape = *s,
-        .goal = memcmp(&goal_shape, s, sizeof(*s)) == 0 ? c->goal : 0.0,
+        .on_device = p->device != NULL,
+        .goal = p->device == NULL && memcmp(&goal_shape, s, sizeof(*s)) == 0 ? c->goal : 0.0,
         .flops = c->flops(c, s) * (double) (s->tokens * s->seqs),
     };
     const bool has_stock = op_has_stock(c, s, &r.no_stock);
@@ -163,10 +164,12 @@ bool op_bench_run(const struct op_bench_params * p, op_bench_progress progress,
         op_result_callback result, void * user, struct lrnn_error * err) {
     ggml_time_init();
 
-    ggml_backend_t backend = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
-    bool           ok = backend != NULL;
+    ggml_backend_t backend =
+            p->device != NULL ? ggml_backend_init_by_name(p->device, NULL)
+                              : ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
+    bool ok = backend != NULL;
     if (!ok) {
-        error_no_memory(err, "ggml's CPU backend");
+        error_no_memory(err, "ggml's backend %s", p->device != NULL ? p->device : "CPU");
     }
 
     struct op_shape s;

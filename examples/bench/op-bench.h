@@ -28,6 +28,7 @@ struct op_bench_params {
     int64_t               d, d_k, d_v, heads, n_h, seqs, layers; // 0: as in the case
     int64_t               repetitions;
     double                min_time; // seconds per repetition of one side
+    const char *          device;   // of ggml; NULL: the CPU
 };
 
 // Microseconds per call and layer.
@@ -40,10 +41,11 @@ struct op_result {
     const struct bench_case * c;
     struct op_shape           shape;
     int                       threads;
-    double                    goal; // 0: none for this shape
+    bool                      on_device; // not the CPU, whose peak and goals do not apply
+    double                    goal;      // 0: none for this shape
 
     const char * rejected; // why our builder rejected this shape or path; the rest is then unset
-    const char * checked;  // against "stock" or "reference"
+    const char * checked;  // against "stock", "reference", or what a device has instead
     bool         agrees;
     double       nmse_output;
     double       nmse_state;
@@ -116,7 +118,7 @@ struct op_instance {
     struct op_side            other; // stock, or the reference path if there is none
     bool                      has_stock;
     const char *              no_stock; // reason
-    bool                      rejected; // by our builder
+    bool                      rejected; // by our builder, or by the device
 };
 
 // - path: of our op

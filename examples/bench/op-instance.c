@@ -66,6 +66,15 @@ static bool side_build(struct op_side * side, struct op_instance * it, bool is_s
             ggml_build_forward_expand(side->graph, side->output.store);
         }
     }
+    for (int i = 0; i < ggml_graph_n_nodes(side->graph); ++i) {
+        const struct ggml_tensor * node = ggml_graph_node(side->graph, i);
+        if (!ggml_backend_supports_op(it->backend, node)) {
+            error_bad_input(err, "%s: the device does not support %s of this shape", c->name,
+                    ggml_op_desc(node));
+            it->rejected = true;
+            return false;
+        }
+    }
     if (!ggml_gallocr_alloc_graph(side->alloc, side->graph)) {
         error_set(err, LRNN_ERROR_NO_MEMORY, "%s: out of memory for the nodes of a graph", c->name);
         return false;
@@ -216,7 +225,7 @@ bool op_instance_check(struct op_instance * it, struct op_result * r, struct lrn
     for (int64_t i = 0; i < n_state * s->seqs; ++i) {
         nmse_add(&state, s_ours[i], s_other[i / n_state * n_state + stock_index(it, i % n_state)]);
     }
-    r->checked = it->has_stock ? "stock" : "reference";
+    r->checked = it->has_stock ? "stock" : r->on_device ? "the step path" : "reference";
     r->nmse_output = nmse_value(&output);
     r->nmse_state = nmse_value(&state);
     const double max = it->c->nmse_max > 0.0 ? it->c->nmse_max : NMSE_MAX;
@@ -283,8 +292,9 @@ bool op_instance_time(const struct op_instance * it, const struct op_bench_param
     if (ok) {
         r->ours = summarize(times[0], p->repetitions);
         r->stock = it->has_stock ? summarize(times[1], p->repetitions) : (struct op_times) { 0 };
-        r->busy = (double) (clock() - start) / CLOCKS_PER_SEC /
-                  (1e-6 * (double) (ggml_time_us() - start_us) * r->threads);
+        r->busy = r->on_device ? 1.0
+                               : (double) (clock() - start) / CLOCKS_PER_SEC /
+                                         (1e-6 * (double) (ggml_time_us() - start_us) * r->threads);
     }
     free(times[0]);
     free(times[1]);

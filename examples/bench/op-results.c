@@ -86,8 +86,10 @@ static void print_cells(const struct op_results * out, const struct op_result * 
         format_us(cells[4], r->ours.best);
         snprintf(cells[5], RESULTS_CELL, "-%s", noise);
         snprintf(cells[7], RESULTS_CELL, "%.1f", gflops(r));
-        snprintf(cells[8], RESULTS_CELL, "%.0f%%",
-                100.0 * gflops(r) / peak_of(r, machine_point(out->machine, r->threads)).gflops);
+        if (!r->on_device) {
+            snprintf(cells[8], RESULTS_CELL, "%.0f%%",
+                    100.0 * gflops(r) / peak_of(r, machine_point(out->machine, r->threads)).gflops);
+        }
         snprintf(cells[9], RESULTS_CELL, "%.1f", gbps(r));
         snprintf(cells[10], RESULTS_CELL, "%.1f", ns_per_token_head(r));
     }
@@ -170,12 +172,13 @@ static void print_notes(struct op_results * out) {
 //
 
 static void print_fields(struct op_results * out, const struct op_result * r) {
-    const struct machine_point * point = machine_point(out->machine, r->threads);
-    const struct op_shape *      s = &r->shape;
-    struct results *             f = &out->results;
-    const bool                   is_json = f->format == RESULTS_JSON;
-    const bool                   checked = r->rejected == NULL;
-    const struct peak            peak = point != NULL ? peak_of(r, point) : (struct peak) { 0 };
+    const struct machine_point * point =
+            r->on_device ? NULL : machine_point(out->machine, r->threads);
+    const struct op_shape * s = &r->shape;
+    struct results *        f = &out->results;
+    const bool              is_json = f->format == RESULTS_JSON;
+    const bool              checked = r->rejected == NULL;
+    const struct peak       peak = point != NULL ? peak_of(r, point) : (struct peak) { 0 };
 
     results_row_begin(f);
     if (!is_json) { // every row is complete in itself; in JSON the machine comes first

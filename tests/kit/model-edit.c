@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TENSORS = 1024, MORE_BYTES = 16 << 20 };
+enum { MAX_TENSORS = 1024, MORE_BYTES = 64 << 20 };
 
 bool model_edit_open(struct model_edit * e, const char * path) {
     *e = (struct model_edit) { .tensors = calloc(MAX_TENSORS, sizeof(*e->tensors)) };

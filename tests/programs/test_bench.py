@@ -36,6 +36,19 @@ def test_sequences_of_an_op(lrnn):
               stderr="--seqs has 2 numbers; expected one for an op")
 
 
+def test_device_of_an_op(lrnn):
+    """The CPU as a device: one row, without the peak of the CPU."""
+    done = lrnn.run("lrnn-bench", "--op", "conv", "--device", "CPU", "-T", "4", "-r", "1",
+                    "--min-time", "0", "-o", "json")
+    rows = json.loads(done.stdout)["results"]
+    assert rows and all(r["agrees"] and r["threads"] == 1 for r in rows)
+    assert all("peak_gflops" not in r or r["peak_gflops"] is None for r in rows)
+    lrnn.fail(lrnn.Code.USAGE, "lrnn-bench", "--op", "conv", "--device", "CPU,CPU",
+              stderr="--device is CPU,CPU; expected one device for an op")
+    lrnn.fail(lrnn.Code.USAGE, "lrnn-bench", "--op", "conv", "--device", "GPU7",
+              stderr="no device 'GPU7'")
+
+
 def test_missing_model(lrnn):
     """No head of a table before the error."""
     lrnn.fail(lrnn.Code.MODEL, "lrnn-bench", "-m", "missing.gguf", stderr="missing.gguf: No such")

@@ -12,6 +12,7 @@
 #include "kit/golden.h"
 #include "kit/model-edit.h"
 #include "kit/rng.h"
+#include "kit/widen.h"
 #include "lrnn.h"
 
 #include <unistd.h>
@@ -226,111 +227,7 @@ static double compare_cuts(struct test * t, const char * name, struct lrnn_model
 // Models: golden models, widened so that every row has several whole blocks of Q8_0
 //
 
-enum { LENGTH = 32, WIDTH = 3 * LENGTH, RANK = 5 * LENGTH };
-
-static const struct {
-    const char * key;
-    uint32_t     value;
-} keys[] = {
-    { "embedding_length", WIDTH },
-    { "feed_forward_length", 2 * LENGTH },
-    { "key_length", LENGTH },
-    { "value_length", LENGTH },
-    { "state_length", LENGTH },
-    { "attention.key_length", LENGTH },
-    { "attention.value_length", LENGTH },
-    { "ssm.state_size", LENGTH },
-    { "ssm.inner_size", 4 * LENGTH },
-    { "wkv.head_size", LENGTH },
-    { "kda.head_dim", LENGTH },
-    { "attention.q_lora_rank", LENGTH },
-    { "attention.kv_lora_rank", 2 * LENGTH },
-    { "attention.key_length_mla", 3 * LENGTH },
-    { "attention.value_length_mla", LENGTH },
-    { "rope.dimension_count", LENGTH },
-};
-
-// True for operands of matrix products. The other two-dimensional tensors must be F32.
-static bool is_matrix(const struct ggml_tensor * x) {
-    static const char * const others[] = { "conv1d", "shortconv.conv", "norm", "ssm_a", "ssm_d",
-        "time_mix_first", "gate_inp", "time_mix_lerp_fused", "mlstm_", "slstm_" };
-    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); ++i) {
-        const char * at = strstr(x->name, others[i]);
-        if (at != NULL && at[strlen(others[i])] != 't') { // ssm_d, not ssm_dt
-            return false;
-        }
-    }
-    return ggml_n_dims(x) > 1;
-}
-
-// Changes a shape. A matrix gets random values, other tensors repeat their values.
-static void reshape(struct model_edit * e, const char * name, int n_dims, const int64_t * ne,
-        struct test_rng * rng) {
-    const struct ggml_tensor * from = model_edit_find(e, name);
-    struct ggml_tensor *       to = model_edit_put(e, name, GGML_TYPE_F32, n_dims, ne);
-    const double               size = 1.0 / sqrt((double) ne[0]);
-    for (int64_t i = 0; i < ggml_nelements(to); ++i) {
-        ((float *) to->data)[i] = is_matrix(to)
-                                          ? (float) (size * test_normal(rng))
-                                          : ((const float *) from->data)[i % ggml_nelements(from)];
-    }
-}
-
-// Parses an error message of the loader: "… tensor NAME has shape [a, b]; expected [c, any]".
-static bool parse(const char * message, char name[GGML_MAX_NAME], int * n_dims, int64_t ne[4]) {
-    const char * p = strstr(message, "tensor ");
-    const char * q = strstr(message, "expected [");
-    if (p == NULL || q == NULL || sscanf(p, "tensor %63s", name) != 1) {
-        return false;
-    }
-    q += strlen("expected [");
-    for (*n_dims = 0; *n_dims < 4 && *q != '\0' && *q != ']'; ++*n_dims) {
-        ne[*n_dims] = strncmp(q, "any", 3) == 0 ? RANK : strtoll(q, NULL, 10);
-        q += strcspn(q, ",]");
-        q += *q == ',' ? 2 : 0;
-    }
-    return *n_dims > 0;
-}
-
-// Sets the keys, then changes each tensor that the loader rejects to the shape that it expects,
-// until the model loads. Returns NULL with the message of the loader if it fails for another
-// reason.
-static struct lrnn_model * widen(struct model_edit * e, struct lrnn_error * err) {
-    const char * arch = gguf_get_val_str(e->gguf, gguf_find_key(e->gguf, "general.architecture"));
-    struct test_rng rng = { 1 };
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); ++i) {
-        char key[128];
-        snprintf(key, sizeof(key), "%.32s.%s", arch, keys[i].key);
-        const int64_t at = gguf_find_key(e->gguf, key);
-        if (at >= 0 && gguf_get_kv_type(e->gguf, at) == GGUF_TYPE_UINT32 &&
-                gguf_get_val_u32(e->gguf, at) > 0) { // 0: no such layer
-            gguf_set_val_u32(e->gguf, key, keys[i].value);
-        }
-    }
-    if (strcmp(arch, "rwkv6qwen2") == 0) { // whose heads, here 3, follow from the width
-        gguf_set_val_u32(e->gguf, "rwkv6qwen2.attention.head_count_kv", 1);
-    }
-    for (int64_t i = 0; i < e->n_tensors; ++i) { // shapes that the loader accepts
-        const struct ggml_tensor * x = e->tensors[i];
-        if (strcmp(x->name, "token_embd.weight") == 0) {
-            reshape(e, x->name, 2, (const int64_t[2]) { WIDTH, x->ne[1] }, &rng);
-        } else if (strstr(x->name, "ssm_in.weight") != NULL) {
-            reshape(e, x->name, 2, (const int64_t[2]) { WIDTH, 6 * LENGTH }, &rng);
-        }
-    }
-    for (int64_t tries = 0; tries <= e->n_tensors; ++tries) {
-        char                name[GGML_MAX_NAME];
-        int                 n_dims;
-        int64_t             ne[4];
-        struct lrnn_model * model =
-                model_edit_write(e, path) ? lrnn_model_load(path, NULL, err) : NULL;
-        if (model != NULL || !parse(err->text, name, &n_dims, ne)) {
-            return model;
-        }
-        reshape(e, name, n_dims, ne, &rng);
-    }
-    return NULL;
-}
+enum { LENGTH = 32, WIDTH = 3 * LENGTH };
 
 // Quantizes all matrices, or those of the default policy, which keeps gates, β and low ranks in
 // F32. Rows that are not whole blocks become F16.
@@ -339,7 +236,7 @@ static struct lrnn_model * quantize(struct model_edit * e, bool all, struct lrnn
         "time_mix_", "ssm_dt", "ssm_x", "igate", "fgate" };
     for (int64_t i = 0; i < e->n_tensors; ++i) {
         const struct ggml_tensor * x = e->tensors[i];
-        bool                       keep = !is_matrix(x) || x->type != GGML_TYPE_F32;
+        bool                       keep = !widen_is_matrix(x) || x->type != GGML_TYPE_F32;
         for (size_t k = 0; !all && k < sizeof(kept) / sizeof(kept[0]); ++k) {
             keep = keep || strstr(x->name, kept[k]) != NULL;
         }
@@ -392,8 +289,9 @@ static void test_model(struct test * t, const struct golden * g) {
         return;
     }
     for (int type = 0; type < 3; ++type) {
-        struct lrnn_model * model = type > 0 ? quantize(&e, type == 2, &err) : widen(&e, &err);
-        const double        limit = type > 0 ? 0.0 : LIMIT_F32;
+        struct lrnn_model * model =
+                type > 0 ? quantize(&e, type == 2, &err) : widen(&e, LENGTH, WIDTH, path, &err);
+        const double limit = type > 0 ? 0.0 : LIMIT_F32;
         if (!test_check(t, model != NULL, "%s: %s", g->name, err.text)) {
             break;
         }

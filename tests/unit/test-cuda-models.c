@@ -1,7 +1,9 @@
 // Golden models on CUDA devices against the same models on the CPU, in a build with CUDA: two
 // sequences in pieces, rewinds, forks, states that move between CPU and device; on one device and
-// on two; with weights in F32 and F16, and attention caches in F32 and F16. With --small, a
-// device with too little memory: one sentence, and the session goes on. Skipped without a device;
+// on two; with weights in F32 and F16, and attention caches in F32 and F16. With --wide, the same
+// models with heads of 64 and rows of 256, in Q4_K and Q8_0, and caches in F16 and Q8_0, which
+// ggml-cuda reads with tensor cores. With --small, a device with too little memory: one sentence,
+// and the session goes on. Names after that select models. Skipped without a device;
 // kit/cuda-device is one.
 
 #include "file/quantize.h"
@@ -9,6 +11,7 @@
 #include "kit/golden.h"
 #include "kit/nmse.h"
 #include "kit/rng.h"
+#include "kit/widen.h"
 #include "lrnn.h"
 #include "model/model.h"
 
@@ -16,15 +19,20 @@
 
 #include <unistd.h>
 
-enum { SEQS = 3, REWIND = 4, TURNS = 12 };
+enum { SEQS = 3, REWIND = 4, TURNS = 12, LENGTH = 64, WIDTH = 256 };
 
-static const char OUT[] = "test-cuda-models.gguf";
+static char out[64];     // a model file that this process writes
+static char rounded[64]; // the same weights in F32
 
 // Largest difference of a logit; logits are about 1 to 10. F32: as in test-gpu.c. F16: ggml-cuda
 // rounds activations to F16, by up to 2⁻¹¹. That is 512 times the error for which test-gpu.c found
 // 7.1e-5: 3.6e-2. The limit is three times that, because sums are rounded too.
 static const double LIMIT_F32 = 1e-3;
 static const double LIMIT_F16 = 1e-1;
+
+// Quantized matrices: CPU and device round activations to 8 bits, each in its own way, which F32
+// matrices with the same values do not. The device may be as far from these as two times the CPU.
+static const double LIMIT_QUANTIZED = 2.0;
 
 struct pair {
     struct lrnn_session * s[2]; // CPU, device
@@ -94,29 +102,90 @@ static double compare(
     return ok ? worst : INFINITY;
 }
 
-static void run(struct test * t, const struct golden * g, const char * path, const char * split,
-        enum lrnn_cache_type cache, double limit) {
-    const struct lrnn_model_params   params = { .n_gpu_layers = -1,
-          .tensor_split = split,
-          .devices = split != NULL ? "CUDA0,CUDA1" : "CUDA0" };
+// The largest difference of a model on devices from another file of it on the CPU
+static double difference(struct test * t, const struct golden * g, const char * what,
+        const char * on_cpu, const char * path, const struct lrnn_model_params * params,
+        enum lrnn_cache_type cache) {
     const struct lrnn_session_params how = {
         .n_threads = 1, .n_seqs = SEQS, .n_rewind = REWIND, .n_cache = 256, .cache_type = cache
     };
-    struct lrnn_model * model[2] = { test_load_model(path, NULL), test_load_model(path, &params) };
-    struct pair p = { { test_session(model[0], &how), test_session(model[1], &how) }, { 0 } };
-    char        what[128];
-    snprintf(what, sizeof(what), "%s%s%s", g->name, split != NULL ? ", two devices" : "",
-            cache == LRNN_CACHE_F16 ? ", cache in F16" : "");
+    const struct lrnn_model_params cpu = { 0 };
+    struct lrnn_model * model[2] = { test_load_model(on_cpu, &cpu), test_load_model(path, params) };
+    struct pair  p = { { test_session(model[0], &how), test_session(model[1], &how) }, { 0 } };
     const double worst = compare(t, &p, g, what);
-    test_check(t, worst <= limit, "%s: a logit differs by %g; limit %g", what, worst, limit);
-    printf("  %-44s %8.1e\n", what, worst);
     for (int i = 0; i < 2; ++i) {
         lrnn_session_free(p.s[i]);
         lrnn_model_free(model[i]);
     }
+    return worst;
 }
 
-// Writes OUT with all matrices in another type.
+static void run(struct test * t, const struct golden * g, const char * path, const char * split,
+        enum lrnn_cache_type cache, double limit) {
+    const struct lrnn_model_params params = { .n_gpu_layers = -1,
+        .tensor_split = split,
+        .devices = split != NULL ? "CUDA0,CUDA1" : "CUDA0" };
+    char                           what[128];
+    snprintf(what, sizeof(what), "%s%s%s", g->name, split != NULL ? ", two devices" : "",
+            cache == LRNN_CACHE_F16 ? ", cache in F16" : "");
+    const double worst = difference(t, g, what, path, path, &params, cache);
+    test_check(t, worst <= limit, "%s: a logit differs by %g; limit %g", what, worst, limit);
+    printf("  %-44s %8.1e\n", what, worst);
+}
+
+// Writes a wide model to out, with matrices in Q4_K, or in Q8_0 and F16 where rows are too short;
+// and to rounded in F32.
+static bool write_wide(const struct golden * g, struct lrnn_error * err) {
+    struct model_edit e;
+    if (!model_edit_open(&e, g->path)) {
+        return false;
+    }
+    struct lrnn_model * model = widen(&e, LENGTH, WIDTH, out, err);
+    bool                ok = model != NULL;
+    lrnn_model_free(model);
+    for (int to_f32 = 0; ok && to_f32 < 2; ++to_f32) {
+        for (int64_t i = 0; i < e.n_tensors; ++i) {
+            const struct ggml_tensor * x = e.tensors[i];
+            if (widen_is_matrix(x)) {
+                model_edit_convert(&e, x->name,
+                        to_f32                         ? GGML_TYPE_F32
+                        : x->ne[0] % WIDTH == 0        ? GGML_TYPE_Q4_K
+                        : x->ne[0] % (LENGTH / 2) == 0 ? GGML_TYPE_Q8_0
+                                                       : GGML_TYPE_F16);
+            }
+        }
+        ok = model_edit_write(&e, to_f32 ? rounded : out);
+    }
+    model_edit_close(&e);
+    return ok;
+}
+
+static void run_wide(struct test * t, const struct golden * g) {
+    static const enum lrnn_cache_type CACHES[] = { LRNN_CACHE_F16, LRNN_CACHE_Q8_0 };
+    const struct lrnn_model_params    cpu = { 0 };
+    const struct lrnn_model_params    device = { .n_gpu_layers = -1, .devices = "CUDA0" };
+    struct lrnn_error                 err = { 0 };
+    if (!test_check(t, write_wide(g, &err), "%s: %s", g->name, err.text)) {
+        return;
+    }
+    struct lrnn_model * model = test_load_model(out, &cpu);
+    const bool          attention = lrnn_model_get_info(model).n_layer_attention > 0;
+    lrnn_model_free(model);
+    for (int i = 0; i < 1 + attention; ++i) {
+        char what[128];
+        snprintf(what, sizeof(what), "%s, wide%s", g->name,
+                !attention ? ""
+                : i == 0   ? ", cache in F16"
+                           : ", cache in Q8_0");
+        const double rounding = difference(t, g, what, rounded, out, &cpu, CACHES[i]);
+        const double worst = difference(t, g, what, rounded, out, &device, CACHES[i]);
+        test_check(t, worst <= LIMIT_QUANTIZED * rounding,
+                "%s: a logit differs by %g from F32; that of the CPU by %g", what, worst, rounding);
+        printf("  %-44s %8.1e   CPU %8.1e\n", what, worst, rounding);
+    }
+}
+
+// Writes out with all matrices in another type.
 static bool quantize(const struct golden * g, const char * type, struct lrnn_error * err) {
     struct lrnn_model *          model = test_load_model(g->path, NULL);
     struct quantize_overrides *  o = quantize_overrides_new();
@@ -124,11 +193,22 @@ static bool quantize(const struct golden * g, const char * type, struct lrnn_err
     const struct quantize_params params = { .type = quantize_type_find("Q8_0"), .overrides = o };
     const bool                   ok = o != NULL && quantize_overrides_add(o, type, err) &&
                     quantize_plan_make(&plan, model->file, &params, err) &&
-                    quantize_run(&plan, model->file, &params, OUT, NULL, NULL, err);
+                    quantize_run(&plan, model->file, &params, out, NULL, NULL, err);
     quantize_plan_free(&plan);
     quantize_overrides_free(o);
     lrnn_model_free(model);
     return ok;
+}
+
+// True for every model if the command line names none.
+static bool is_selected(const struct golden * g, int argc, char ** argv) {
+    const int first = argc > 1 && strncmp(argv[1], "--", 2) == 0 ? 2 : 1;
+    for (int i = first; i < argc; ++i) {
+        if (strcmp(argv[i], g->name) == 0) {
+            return true;
+        }
+    }
+    return argc == first;
 }
 
 // All layers on a device with less memory than they need; then as many as fit.
@@ -156,8 +236,47 @@ static void test_small(struct test * t, const struct golden * g) {
     lrnn_model_free(model);
 }
 
+// The memory of the device is gone while a session runs: one sentence, and the state is kept.
+static void test_exhausted(struct test * t, const struct golden * g) {
+    enum { FEW = 4, MANY = 200 };
+    struct lrnn_error              err = { 0 };
+    const struct lrnn_model_params params = { .n_gpu_layers = 1000, .devices = "CUDA0" };
+    setenv("LRNN_CUDA_MEMORY", "100000000", 1);
+    struct lrnn_model *   model = test_load_model(g->path, &params);
+    struct lrnn_session * s = test_session(model, &(struct lrnn_session_params) { 0 });
+    test_eval(s, 0, g->tokens, FEW, 1);
+
+    size_t n_free = 0, n_total = 0;
+    char   used[32];
+    ggml_backend_dev_memory(ggml_backend_dev_by_name("CUDA0"), &n_free, &n_total);
+    snprintf(used, sizeof(used), "%zu", n_total - n_free);
+    setenv("LRNN_CUDA_MEMORY", used, 1);
+    int32_t tokens[MANY];
+    for (int i = 0; i < MANY; ++i) {
+        tokens[i] = g->tokens[i % g->n_tokens];
+    }
+    const struct lrnn_input many = { .tokens = tokens, .n_tokens = MANY, .n_logits = MANY };
+    test_check(t, !lrnn_eval(s, &many, 1, &err) && err.kind == LRNN_ERROR_NO_MEMORY,
+            "a call that the memory of the device cannot hold: %s", err.text);
+    printf("  %s\n", err.text);
+
+    setenv("LRNN_CUDA_MEMORY", "100000000", 1);
+    test_eval(s, 0, g->tokens + FEW, g->n_tokens - FEW, 1);
+    const float * expected = g->logits + (g->n_tokens - 1) * g->n_vocab;
+    for (int64_t i = 0; i < g->n_vocab; ++i) {
+        test_check(t, fabs((double) lrnn_logits(s, 0)[i] - (double) expected[i]) <= LIMIT_F32,
+                "after exhausted memory, logit %d is %g; expected %g", (int) i,
+                (double) lrnn_logits(s, 0)[i], (double) expected[i]);
+    }
+    lrnn_session_free(s);
+    lrnn_model_free(model);
+}
+
 int main(int argc, char ** argv) {
     const bool small = argc > 1 && strcmp(argv[1], "--small") == 0;
+    const bool wide = argc > 1 && strcmp(argv[1], "--wide") == 0;
+    snprintf(out, sizeof(out), "test-cuda-models-%d.gguf", (int) getpid());
+    snprintf(rounded, sizeof(rounded), "test-cuda-models-%d-f32.gguf", (int) getpid());
     if (small) {
         setenv("LRNN_CUDA_MEMORY", "20000", 1);
     }
@@ -175,7 +294,15 @@ int main(int argc, char ** argv) {
         if (small) {
             if (i == 0) {
                 test_small(&t, golden_find(&list, "delta_net_neg"));
+                test_exhausted(&t, golden_find(&list, "delta_net_neg"));
             }
+            continue;
+        }
+        if (!is_selected(g, argc, argv)) {
+            continue;
+        }
+        if (wide) {
+            run_wide(&t, g);
             continue;
         }
         run(&t, g, g->path, NULL, LRNN_CACHE_F32, LIMIT_F32);
@@ -184,12 +311,13 @@ int main(int argc, char ** argv) {
             run(&t, g, g->path, "1,1", LRNN_CACHE_F32, LIMIT_F32);
         }
         if (quantize(g, ".=F16", &err)) {
-            run(&t, g, OUT, NULL, LRNN_CACHE_F32, LIMIT_F16);
+            run(&t, g, out, NULL, LRNN_CACHE_F32, LIMIT_F16);
         } else {
             printf("  %s: %s\n", g->name, err.text);
         }
     }
-    unlink(OUT);
+    unlink(out);
+    unlink(rounded);
     golden_list_free(&list);
     return test_end(&t, "test-cuda-models");
 }

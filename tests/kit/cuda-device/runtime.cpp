@@ -58,6 +58,19 @@ void run_all() {
     }
 }
 
+// What a program waits for. At random, the other streams run first: work on one of them that should
+// have waited for this one comes too early.
+void wait_for(device_stream * s, size_t until) {
+    static uint32_t random = 1;
+    random = random * 1664525 + 1013904223;
+    for (size_t i = random >> 31 != 0 ? streams.size() : 0; i-- > 0;) {
+        if (streams[i] != s) {
+            run(streams[i], streams[i]->work.size());
+        }
+    }
+    run(s, until);
+}
+
 cudaError_t status() {
     return error.empty() ? cudaSuccess : cudaErrorLaunchFailure;
 }
@@ -78,9 +91,8 @@ uint64_t setting(const char * name, uint64_t otherwise) {
     return text != nullptr ? strtoull(text, nullptr, 10) : otherwise;
 }
 
-uint64_t memory_size() {
-    static const uint64_t size = setting("LRNN_CUDA_MEMORY", 1 << 30);
-    return size;
+uint64_t memory_size() { // a test may change it
+    return setting("LRNN_CUDA_MEMORY", 1 << 30);
 }
 
 } // namespace
@@ -416,7 +428,7 @@ cudaError_t cudaHostUnregister(void * p) {
 cudaError_t cudaMemGetInfo(size_t * n_free, size_t * n_total) {
     LOCKED;
     *n_total = memory_size();
-    *n_free = memory_size() - device::memory_in_use(current);
+    *n_free = *n_total - std::min((uint64_t) *n_total, device::memory_in_use(current));
     return cudaSuccess;
 }
 
@@ -574,7 +586,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     LOCKED;
     not_while_capturing("cudaStreamSynchronize");
-    run(stream_of(stream), stream_of(stream)->work.size());
+    wait_for(stream_of(stream), stream_of(stream)->work.size());
     return status();
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t * event, unsigned flags) {
@@ -604,7 +616,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     not_while_capturing("cudaEventSynchronize");
     const device_event e = *(device_event *) event;
     if (e.stream != nullptr) {
-        run(e.stream, e.at);
+        wait_for(e.stream, e.at);
     }
     return status();
 }
