@@ -43,7 +43,8 @@ function(step title)
     string(REPLACE ";" " " command "${ARGN}")
     string(REPLACE "${BUILD}/" "" command "${command}")
     string(REPLACE "${SOURCE}/" "" command "${command}")
-    file(APPEND "${REPORT}.steps" "\n==== ${title}: ${result}, ${seconds} s\n$ ${command}\n${output}")
+    file(APPEND "${REPORT}.steps"
+        "\n==== ${title}: ${result}, ${seconds} s\n$ ${command}\n${output}")
     set(summary "${summary}${title}: ${result}, ${seconds} s\n" PARENT_SCOPE)
 endfunction()
 

@@ -8,7 +8,7 @@
 //
 // Work groups: sequences, groups of channels, pieces of PIECE tokens. An invocation has one
 // channel. Only the first piece of a sequence reads the old tail, and it alone writes the tails,
-// after its outputs: they need only inputs and the old tail. D_K is width − 1; D_V counts the channels.
+// after its outputs: they need only inputs and the old tail. D_K is width − 1; D_V counts channels.
 
 #include "scan.glsl"
 

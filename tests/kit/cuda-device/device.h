@@ -9,10 +9,9 @@
 //     LRNN_CUDA_REPORT   a file: kernels that ran, with launches and instructions
 //
 // Streams run as late as the program allows: only when it waits. Then, at random, only what it
-// waits for runs, or everything on the other streams first, so that work that should have waited for
-// another stream comes too early. A value that nobody has
-// written may be copied, but not decide anything and not reach the host. The first error is
-// printed, and every later call fails.
+// waits for runs, or everything on the other streams first, so that work that should have waited
+// for another stream comes too early. A value that nobody has written may be copied, but not decide
+// anything and not reach the host. The first error is printed, and every later call fails.
 
 #include "kit/ptx/ptx.h"
 

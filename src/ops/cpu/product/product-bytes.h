@@ -4,8 +4,8 @@
 // bits, 8 in 256, 4 in 128.
 //
 // The weights of a block are transposed, so that no sum goes across a vector. They are stored as
-// w + o, because the instructions of x86 multiply unsigned by signed numbers. A strip is unpacked once and
-// multiplied with every column, while the next one is fetched into the second-level cache.
+// w + o, because the instructions of x86 multiply unsigned by signed numbers. A strip is unpacked
+// once and multiplied with every column, while the next one is fetched into the second-level cache.
 //
 // Sums of integers are exact, and blocks are added in increasing order.
 
