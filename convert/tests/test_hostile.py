@@ -171,7 +171,7 @@ USED = ("model_type", "hidden_size", "num_hidden_layers", "tie_word_embeddings",
 
 # families that share the module of another
 MODULES = {"qwen35moe": "qwen35", "qwen3next": "qwen35", "nemotron_h_moe": "nemotron_h",
-           "lfm2moe": "lfm2"}
+           "lfm2moe": "lfm2", "rwkv6qwen2": "rwkv_qwen", "arwkv7": "rwkv_qwen"}
 
 
 def keys_of(kind):
