@@ -462,9 +462,9 @@ def test_editor_reads_utf8(editor, text_model, locale):
     assert d.end() == len("né 語".encode())
 
 
-def test_former_names_of_options(lrnn):
+def test_former_names_of_options(lrnn, model):
     """A renamed option keeps its old name for one version; nothing shows it."""
-    words = ["lrnn-cli", "-m", lrnn.golden / "olmo_hybrid.gguf", "-p", "1 2 3", "-n", "2", "--greedy", "-q"]
+    words = ["lrnn-cli", "-m", model, "-p", "1 2 3", "-n", "2", "--greedy", "-q"]
     full = "the attention cache"
     for option in ("--ctx", "--cache", "-c"):
         lrnn.fail(lrnn.Code.USAGE, *words, option, "2", stderr=full)
