@@ -179,7 +179,7 @@ static struct ggml_tensor * mix_mlstm(
     };
     struct ggml_tensor * y = build_norm(g, w, graph_signed_gate(g, args)); // [E, T]
     y = ggml_add(c, y, ggml_mul(c, conv, w->skip));
-    return graph_linear(g, w->down, NULL, ggml_mul(c, y, ggml_silu(c, columns(g, uz, E, E))));
+    return graph_linear(g, w->down, NULL, ggml_swiglu_split(c, columns(g, uz, E, E), y));
 }
 
 static struct ggml_tensor * mix_slstm(
