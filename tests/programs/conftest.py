@@ -16,7 +16,10 @@ import pytest
 # The line editor asks for brackets around pasted text while it edits.
 READY = r"\x1b\[\?2004h[^\n]*> "  # a line can be typed
 ENTERED = r"\x1b\[\?2004l\r\n"   # it was entered
-# A build with CUDA prints this on every machine without a GPU. Only test_cli.py looks at it.
+# A build with CUDA says this of itself.
+CUDA_NOTICE = (r"CUDA kernels: compiled \(nvcc [0-9.]+, sm_[0-9a-z_, ]+\), "
+               r"run on a software device, never on a GPU\n\Z")
+# A build with CUDA prints this on every machine without a GPU.
 NO_GPU = re.compile(r"\Alrnn-[a-z ]+: no CUDA GPU was found[^\n]*; everything runs on the CPU\n")
 
 
@@ -103,7 +106,7 @@ class Terminal:
     def lines(self):
         """Lines as they appear on the screen; a progress line counts each time it is drawn."""
         text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.text())
-        return re.split(r"[\r\n]+", text)
+        return [line for line in re.split(r"[\r\n]+", text) if not NO_GPU.match(line + "\n")]
 
 
 class Programs:
