@@ -95,6 +95,25 @@ uint64_t memory_size() { // a test may change it
     return setting("LRNN_CUDA_MEMORY", 1 << 30);
 }
 
+bool has_defect(const char * what) {
+    const char * defect = getenv("LRNN_CUDA_BREAK");
+    return defect != nullptr && strcmp(defect, what) == 0;
+}
+
+void break_argument(const std::string & kernel, std::vector<char> & arguments) {
+    const char * defect = getenv("LRNN_CUDA_BREAK");
+    const char * plus = defect != nullptr ? strchr(defect, '+') : nullptr;
+    if (plus != nullptr && kernel.find(defect, 0, (size_t) (plus - defect)) != std::string::npos) {
+        int32_t      x;
+        const size_t at = strtoull(plus + 1, nullptr, 10);
+        if (at + sizeof(x) <= arguments.size()) {
+            memcpy(&x, &arguments[at], sizeof(x));
+            ++x;
+            memcpy(&arguments[at], &x, sizeof(x));
+        }
+    }
+}
+
 } // namespace
 
 namespace device {
@@ -250,6 +269,7 @@ cudaError_t launch(kernel * k, dim3 grid, dim3 block, void ** args, size_t share
     for (size_t i = 0; i < code->params.size(); ++i) {
         memcpy(&bytes[code->params[i].offset], args[i], code->params[i].size);
     }
+    break_argument(k->name, bytes);
     const int where = current;
     submit(stream_of(stream), [=]() {
         device::kernel_memory memory(where, peers[where]);
@@ -474,6 +494,9 @@ cudaError_t cudaMemcpyPeerAsync(void * to, int to_device, const void * from, int
     if (device::device_of(to) != to_device || device::device_of(from) != from_device) {
         device::fail("cudaMemcpyPeerAsync: memory of another device");
     }
+    if (has_defect("peer")) {
+        return status();
+    }
     return cudaMemcpyAsync(to, from, size, cudaMemcpyDefault, stream);
 }
 cudaError_t cudaMemcpy2DAsync(void * to, size_t to_pitch, const void * from, size_t from_pitch,
@@ -586,7 +609,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     LOCKED;
     not_while_capturing("cudaStreamSynchronize");
-    wait_for(stream_of(stream), stream_of(stream)->work.size());
+    if (!has_defect("synchronize")) {
+        wait_for(stream_of(stream), stream_of(stream)->work.size());
+    }
     return status();
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t * event, unsigned flags) {
@@ -606,7 +631,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
     LOCKED;
     const device_event e = *(device_event *) event;
-    if (e.stream != nullptr && e.stream != stream_of(stream)) {
+    if (e.stream != nullptr && e.stream != stream_of(stream) && !has_defect("event")) {
         submit(stream_of(stream), [=]() { run(e.stream, e.at); });
     }
     return status();
@@ -633,13 +658,17 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t * graph) {
 }
 cudaError_t cudaGraphInstantiate(
         cudaGraphExec_t * exec, cudaGraph_t graph, unsigned long long flags) {
-    *exec = (cudaGraphExec_t) new device_graph(*(device_graph *) graph);
+    static const device_graph first = *(device_graph *) graph;
+    *exec = (cudaGraphExec_t) new device_graph(
+            has_defect("graph") ? first : *(device_graph *) graph);
     return cudaSuccess;
 }
 cudaError_t cudaGraphExecUpdate(
         cudaGraphExec_t exec, cudaGraph_t graph, cudaGraphExecUpdateResultInfo * info) {
     memset(info, 0, sizeof(*info)); // success
-    *(device_graph *) exec = *(device_graph *) graph;
+    if (!has_defect("graph")) {
+        *(device_graph *) exec = *(device_graph *) graph;
+    }
     return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
