@@ -60,7 +60,7 @@ foreach (name IN ITEMS kernels chunk signed-chunk lstm)
             "${BUILD}/tests/test-cuda-${name}" --device "${device}")
     endforeach()
 endforeach()
-foreach (model IN ITEMS parity-gated-delta-net parity-mamba2 parity-rwkv7 s5 arith5 dyck3)
+foreach (model IN ITEMS parity-gated-delta-net parity-mamba2 s5 arith5 dyck3)
     step("exact model ${model}" "${BUILD}/bin/lrnn-probe" --device "${device}" -ngl 1000
         -m "${models}/exact/${model}.gguf" --length 2000 --trials 1)
 endforeach()

@@ -273,6 +273,7 @@ class decoder {
         const auto alu = alu_forms().find(is_wide_cvt(s) ? s.name + ".wide" : s.name);
         if (alu != alu_forms().end()) {
             decode_alu(alu->second, &i);
+            take_upper_half(&i);
             if (i.op == OP_vote) {
                 i.offset = s.name == "vote.sync.all.pred"   ? VOTE_ALL
                            : s.name == "vote.sync.any.pred" ? VOTE_ANY
@@ -326,6 +327,25 @@ class decoder {
             fail("unknown instruction");
         }
         k_->code.push_back(i);
+    }
+
+    // nvcc takes one half of a pair whose other half nobody has written:
+    //     mov.b64 p, {a, b};   shr.u64 d, p, 32
+    // d is b, whatever a is.
+    void take_upper_half(instruction * i) {
+        const instruction * before = k_->code.empty() ? nullptr : &k_->code.back();
+        if (before == nullptr || before->op != OP_pack || before->guard >= 0 ||
+                i->op != OP_shr_u64 || now_->operands[2] != "32" || i->src[0] != before->dst[0]) {
+            return;
+        }
+        for (const auto & label : t_.labels) {
+            if (label.second == (int) k_->code.size()) {
+                return; // p may come from elsewhere
+            }
+        }
+        i->op = OP_cvt_u64_u32;
+        i->src[0] = before->src[1];
+        i->n_src = 1;
     }
 
     // cvt may read the lower half of a register
