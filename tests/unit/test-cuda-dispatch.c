@@ -2,7 +2,7 @@
 // CUDA:
 //
 // - placement: the device computes all of every layer; only the embedding of the tokens, and what
-//   precedes the first layer, is on the CPU, and LSTM scans;
+//   precedes the first layer, is on the CPU;
 // - limits: grids, blocks and shared memory are valid, and nothing allocates or waits while a graph
 //   is captured;
 // - capture: after the first few tokens, decode only launches captured graphs, because nothing that
@@ -68,13 +68,12 @@ static bool eval(struct test * t, struct lrnn_session * s, const struct golden *
     return test_check(t, lrnn_eval(s, &in, 1, &err), "%s: %s", g->name, err.text);
 }
 
-// Returns the number of splits on the device. The LSTM scan has no kernel there.
+// Returns the number of splits on the device.
 static int check_splits(struct test * t, struct splits * s, const char * name, const char * what) {
-    const bool lstm = strstr(s->cpu_nodes, "LSTM_SCAN") != NULL;
     const bool embedding =
             strncmp(s->cpu_nodes, "GET_ROWS", 8) == 0 && strstr(s->cpu_nodes, "MUL_MAT") == NULL;
     const int n_device = s->n_device;
-    test_check(t, s->n_device == s->n_cpu && (lstm || s->n_cpu == 1) && embedding,
+    test_check(t, s->n_device == 1 && s->n_cpu == 1 && embedding,
             "%s, %s: %d splits on the device and %d on the CPU (%s)", name, what, s->n_device,
             s->n_cpu, s->cpu_nodes);
     printf("  %-28s %-8s on the CPU: %s\n", name, what, s->cpu_nodes);
