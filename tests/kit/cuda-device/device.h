@@ -7,10 +7,10 @@
 //     LRNN_CUDA_DEVICES  number of devices, 1 or 2; default 1
 //     LRNN_CUDA_MEMORY   bytes of memory of each; default 1 GiB
 //     LRNN_CUDA_REPORT   a file: kernels that ran, with launches and instructions
-//     LRNN_CUDA_BREAK    a defect that tests must notice: "event", streams wait for no event; "peer",
-//                        nothing is copied between devices; "synchronize", the host waits for no
-//                        stream; "graph", all captured graphs are the first one; NAME+N, the 32-bit
-//                        argument N bytes into those of kernels called NAME is one too large
+//     LRNN_CUDA_BREAK    a defect that tests must notice: "event", streams wait for no event;
+//                        "peer", nothing is copied between devices; "synchronize", the host waits
+//                        for no stream; "graph", all captured graphs are the first one; NAME+N, the
+//                        32-bit argument N bytes into those of kernels called NAME is one too large
 //
 // Streams run as late as the program allows: only when it waits. Then, at random, only what it
 // waits for runs, or everything on the other streams first, so that work that should have waited
