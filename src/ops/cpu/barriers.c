@@ -67,7 +67,6 @@ static struct kind kind_of(const struct ggml_tensor * node, bool is_private) {
         case GGML_OP_MUL:
         case GGML_OP_DIV:
         case GGML_OP_SQR:
-        case GGML_OP_SQRT:
         case GGML_OP_SCALE:
         case GGML_OP_SUM_ROWS:
         case GGML_OP_NORM:
@@ -80,7 +79,6 @@ static struct kind kind_of(const struct ggml_tensor * node, bool is_private) {
             return (struct kind) { is_known, size_of(node) <= SMALL, WORK_NONE };
         }
         case GGML_OP_GET_ROWS: return (struct kind) { true, size_of(node) <= SMALL, WORK_NONE };
-        case GGML_OP_CPY:
         case GGML_OP_CONT:
             return (struct kind) { node->src[0]->type == GGML_TYPE_F32 && is_float(node),
                 size_of(node) <= SMALL, WORK_NONE };
