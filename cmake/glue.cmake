@@ -1,7 +1,16 @@
-# The glue: the edits that add our ops to ggml; replace its attention, some matrix products
-# and activations on the CPU, and the barriers between nodes; make ggml-cuda multiply F32 matrices
-# in F32; and make an RPC server drop a client that sends malformed messages. The ops themselves are
-# in src/ops; the inserted lines call functions of src/ops/glue.h.
+# The glue: the edits of ggml. The ops themselves are in src/ops; most inserted lines only call
+# functions of src/ops/glue.h. The edits
+#
+# - add our ops to ggml, to its backends for CPUs, CUDA and Vulkan, and to ggml-rpc;
+# - load backends from our folder, where they are libraries (GGML_BACKEND_DL);
+# - replace attention, matrix products, activations and argsort on the CPU, and plan the barriers
+#   between nodes;
+# - compile only the part of ggml-cuda that our graphs reach, add attention where it has no kernel,
+#   and multiply F32 matrices in F32;
+# - tell ggml-vulkan that scans write their states;
+# - make a client of ggml-rpc survive interrupted calls, and a server drop a client that sends
+#   malformed messages;
+# - make a graph that did not fit the memory of a device an error that can be repeated.
 #
 #     name, file, number of occurrences of the anchor, position of the text
 #     the anchor
