@@ -20,7 +20,7 @@ from .atomic import check_output, replacing
 from .errors import DataError, OutputError, UsageError, shown
 from .progress import ProgressLine
 from .readers.config import read_json
-from .usage import Parser, output_path_or_stdout
+from .usage import Parser, install_command, output_path_or_stdout
 
 ROWS = 512            # per batch: a few MB with the documents of a web corpus
 MAX_DEPTH = 32        # of folders
@@ -36,7 +36,8 @@ skipped and listed.
 Values that JSON lacks are written as strings: times in ISO 8601, decimal
 numbers in digits, bytes in base64. Non-finite numbers become null.
 
-needs pyarrow: pip install './convert[data]'
+Needs the package pyarrow. Without it, the error prints the line that installs
+it.
 
 examples:
   lrnn-convert data codeparrot-valid-v2-near-dedup/ -o codeparrot.jsonl.gz
@@ -67,7 +68,7 @@ def load_pyarrow():
         import pyarrow.parquet
     except ImportError:
         raise UsageError("data needs the package pyarrow: "
-                         "pip install './convert[data]'") from None
+                         + install_command("pyarrow")) from None
     return pyarrow
 
 

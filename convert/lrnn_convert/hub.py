@@ -21,7 +21,7 @@ from .atomic import check_output
 from .checkpoint import INDEX_FILES, READERS, SINGLE_FILES, some
 from .errors import ConvertError, DataError, HubError, UsageError, shown
 from .progress import ProgressLine
-from .usage import Parser, did_you_mean, output_path
+from .usage import Parser, did_you_mean, install_command, output_path
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+", re.ASCII)       # org/name
 PART = re.compile(r"[\w+=@,()-][\w.+=@,() -]*")                 # of a path, not hidden
@@ -66,7 +66,7 @@ def load_package():
         import huggingface_hub.file_download
     except ImportError:
         raise UsageError("downloads need the package huggingface_hub: "
-                         "pip install './convert[hub]'") from None
+                         + install_command("huggingface_hub")) from None
     huggingface_hub.utils.disable_progress_bars()
     huggingface_hub.utils.logging.set_verbosity_error()
     return huggingface_hub
@@ -240,7 +240,7 @@ def get_data_set(preset: str, quiet: bool) -> list[Path]:
 
 EPILOG = """\
 HF_TOKEN, HF_ENDPOINT and `hf auth login` work as in the package
-huggingface_hub, which it needs: pip install './convert[hub]'
+huggingface_hub. Without it, the error prints the line that installs it.
 
 example:
   lrnn-convert get org/name model-Q8_0.gguf

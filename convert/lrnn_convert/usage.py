@@ -3,6 +3,8 @@
 import argparse
 import difflib
 import itertools
+import shlex
+import sys
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
@@ -47,6 +49,11 @@ def did_you_mean(word: str, known: Iterable[str], kind: str = "") -> str:
     """The end of an error about an unknown word; "" if no known one is near."""
     near = difflib.get_close_matches(word, known, 1)
     return f"; did you mean {kind}{near[0]}?" if near else ""
+
+
+def install_command(package: str) -> str:
+    """Of a package, for the interpreter that runs us."""
+    return shlex.join([sys.executable, "-m", "pip", "install", package])
 
 
 def count(n: int, noun: str) -> str:

@@ -4,6 +4,7 @@ import gzip
 import json
 import math
 import os
+import shlex
 import sys
 from datetime import datetime
 from decimal import Decimal
@@ -184,7 +185,7 @@ def test_other_files_are_refused(tmp_path, capsys):
 def test_without_pyarrow(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     code, err = convert(capsys, tmp_path, "-o", tmp_path / "out.jsonl")
-    assert code == 2 and "pip install './convert[data]'" in err
+    assert code == 2 and f"{shlex.quote(sys.executable)} -m pip install pyarrow" in err
 
 
 #

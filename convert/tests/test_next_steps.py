@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import shlex
 import sys
 import zipfile
 from pathlib import Path
@@ -61,7 +62,8 @@ def test_a_model_file(fails):
 
 def test_downloads_without_the_package(fails, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    needs = "downloads need the package huggingface_hub: pip install './convert[hub]'"
+    needs = ("downloads need the package huggingface_hub: "
+             f"{shlex.quote(sys.executable)} -m pip install huggingface_hub")
     for args in (["org/some-name", "-o", "x.gguf"], ["get", "org/some-name", "m.gguf"],
                  ["data", "--download", "triviaqa", "-o", "x.jsonl"]):
         assert needs in fails(2, *args)
