@@ -1,11 +1,16 @@
-// A build without xgrammar has no grammars.
+// A build without xgrammar has no grammars. GRAMMAR_WANTED: LRNN_GRAMMAR was ON.
 
 #include "base/error.h"
 #include "generate/grammar.h"
 
 struct lrnn_grammars * lrnn_grammars_new(const struct lrnn_model * model, struct lrnn_error * err) {
     (void) model;
+#ifdef GRAMMAR_WANTED
+    error_bad_input(err, "this lrnn was built without grammars, because xgrammar could not be "
+                         "fetched; configure and build it again with a network");
+#else
     error_bad_input(err, "this lrnn was built without grammars; configure it with LRNN_GRAMMAR=ON");
+#endif
     return NULL;
 }
 
