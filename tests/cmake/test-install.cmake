@@ -22,9 +22,9 @@ function(run)
     set(said "${said}" PARENT_SCOPE)
 endfunction()
 
-set(flags "")
+set(flags -std=c11 -Wall -Wextra -Wpedantic -Werror)
 if (SANITIZE)
-    set(flags -fsanitize=address,undefined)
+    list(APPEND flags -fsanitize=address,undefined)
 endif()
 
 file(REMOVE_RECURSE "${WORK}")
@@ -60,7 +60,7 @@ endforeach()
 
 if (SHARED)
     file(COPY "${prefix}/include/lrnn/lrnn.h" DESTINATION "${WORK}/header")
-    run("${C_COMPILER}" ${flags} -std=c11 -Wall -Wextra -Wpedantic -Werror "-I${WORK}/header"
+    run("${C_COMPILER}" ${flags} "-I${WORK}/header"
         "${source}/examples/simple/main.c" -o "${WORK}/simple"
         "-L${library_dir}" -llrnn "-Wl,-rpath,${library_dir}")
     set(prompt "The old man looked at")
@@ -89,8 +89,9 @@ endif()
 
 # ---- find_package
 
+list(JOIN flags " " c_flags)
 run("${CMAKE_COMMAND}" -S "${source}/tests/install" -B "${WORK}/find-package" -G "${GENERATOR}"
-    "-DCMAKE_PREFIX_PATH=${prefix}" "-DCMAKE_C_COMPILER=${C_COMPILER}" "-DCMAKE_C_FLAGS=${flags}"
+    "-DCMAKE_PREFIX_PATH=${prefix}" "-DCMAKE_C_COMPILER=${C_COMPILER}" "-DCMAKE_C_FLAGS=${c_flags}"
     "-DCMAKE_BUILD_TYPE=${CONFIG}" "-DSHARED=${SHARED}")
 run("${CMAKE_COMMAND}" --build "${WORK}/find-package" --config "${CONFIG}")
 run("${WORK}/find-package/consumer")
