@@ -228,20 +228,6 @@ GGML_API struct ggml_tensor * ggml_short_conv(struct ggml_context * ctx,
 // that a builder would give it. The sources must be valid tensors. The ids are not checked.
 GGML_API bool ggml_scan_check_node(const struct ggml_tensor * op, struct lrnn_error * err);
 
-// ---- Optional checks. The kernels compute with any values: a NaN stays a NaN, β = 3 expands. ----
-enum ggml_scan_check {
-    GGML_SCAN_CHECK_FINITE = 1 << 0, // inputs, output and the state after the op are finite
-    GGML_SCAN_CHECK_BETA = 1 << 1,   // β in [0, 2]
-    GGML_SCAN_CHECK_GATE = 1 << 2,   // gates in [-1, 1]
-    GGML_SCAN_CHECK_KEYS = 1 << 3,   // ‖k‖² ≤ 1 + 1e-5; with the two above, the state cannot grow
-};
-
-// Checks the data of a computed op, on any device. Returns false and names the first tensor, head
-// and token that fails. Call ggml_set_output on the inputs; otherwise the graph allocator may have
-// reused their memory.
-GGML_API bool ggml_scan_check_values(
-        const struct ggml_tensor * op, int checks, struct lrnn_error * err);
-
 // ---- Threads ------------------------------------------------------------------------------------
 
 // Sets the number of threads of a CPU backend. Unlike ggml_backend_cpu_set_n_threads it needs no
