@@ -129,10 +129,6 @@ void stats_ratios(const struct stats_pair * x, int64_t n_windows, int64_t n_cols
     stats_differences(x, NULL, n_windows, n_cols, seed, out);
 }
 
-bool stats_excludes_zero(const struct stats_estimate * e) {
-    return e->lo > 0.0 || e->hi < 0.0; // false for NaN
-}
-
 double stats_p_value(const struct stats_estimate * e) {
     if (isnan(e->value) || isnan(e->se)) {
         return NAN;

@@ -69,9 +69,6 @@ void stats_differences(const struct stats_pair * a, const struct stats_pair * b,
 //     (p + z²/2n ± z √(p(1 − p)/n + z²/4n²)) / (1 + z²/n),    p = k/n, z = 1.96
 void stats_share(int64_t k, int64_t n, double * lo, double * hi);
 
-// True if the interval does not contain zero.
-bool stats_excludes_zero(const struct stats_estimate * e);
-
 // Two-sided p of the hypothesis that the value is 0, by Student's t of value/se with n − 1 degrees
 // of freedom. NaN if se is NaN.
 double stats_p_value(const struct stats_estimate * e);
