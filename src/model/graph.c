@@ -141,6 +141,25 @@ struct ggml_tensor * graph_signed_gate(struct graph * g, struct ggml_signed_scan
     return checked(g, y, "signed-gate scan", args.x->ne[0], args.x->ne[1]);
 }
 
+struct ggml_tensor * graph_mlstm(struct graph * g, struct ggml_tensor * q, struct ggml_tensor * k,
+        struct ggml_tensor * v, struct ggml_tensor * log_i, struct ggml_tensor * f, float epsilon) {
+    const int64_t H = f->ne[0], K = q->ne[0] / H, P = v->ne[0] / H;
+
+    // log σ(f) = −softplus(−f)
+    struct ggml_tensor * log_f =
+            ggml_neg(g->ctx, ggml_softplus(g->ctx, ggml_neg(g->ctx, f))); // [H, T]
+    const struct ggml_signed_scan_args args = {
+        .c = graph_heads(g, q, K, H, 1),
+        .b = graph_heads(g, k, K, H, 1),
+        .x = graph_heads(g, v, P, H, 1),
+        .log_f = graph_heads(g, log_f, 1, H, 1),
+        .log_i = graph_heads(g, log_i, 1, H, 1),
+        .scale = 1.0f / sqrtf((float) K),
+        .eps = epsilon,
+    };
+    return graph_signed_gate(g, args);
+}
+
 struct ggml_tensor * graph_lstm(struct graph * g, struct ggml_lstm_scan_args args) {
     args.state = g->states[0];
     args.ids = g->inputs->ids;

@@ -126,6 +126,11 @@ struct ggml_tensor * graph_householder(struct graph * g, struct ggml_householder
 struct ggml_tensor * graph_signed_gate(struct graph * g, struct ggml_signed_scan_args args);
 struct ggml_tensor * graph_lstm(struct graph * g, struct ggml_lstm_scan_args args);
 
+// The recurrence of an mLSTM: q, k [H·K, T], v [H·P, T] and the gates before their activations,
+// log i and f [H, T] → [P, H, T]. The scale is K^-1/2.
+struct ggml_tensor * graph_mlstm(struct graph * g, struct ggml_tensor * q, struct ggml_tensor * k,
+        struct ggml_tensor * v, struct ggml_tensor * log_i, struct ggml_tensor * f, float epsilon);
+
 // [width·heads·factors, T] as [width, heads, factors, T], the shape that the scans expect
 struct ggml_tensor * graph_heads(
         struct graph * g, struct ggml_tensor * x, int64_t width, int64_t heads, int64_t factors);

@@ -10,8 +10,6 @@
 
 #include "model/families.h"
 
-#include <math.h>
-
 struct mlstm {
     int64_t H, K, P;
     float   cap;     // c; 0: no cap
@@ -71,19 +69,8 @@ static struct ggml_tensor * mix(
     struct ggml_tensor * k = conv_proj_build(g, &w->in.k, GGML_SHORT_CONV_NONE, x); // [H·K, T]
     struct ggml_tensor * v = conv_proj_build(g, &w->in.v, GGML_SHORT_CONV_NONE, x); // [H·P, T]
     struct ggml_tensor * log_i = build_gate(g, f, w->igate, w->igate_b, x);         // [H, T]
-    struct ggml_tensor * log_f = build_gate(g, f, w->fgate, w->fgate_b, x);         // [H, T]
-    log_f = ggml_neg(c, ggml_softplus(c, ggml_neg(c, log_f)));                      // logσ
-
-    const struct ggml_signed_scan_args args = {
-        .c = graph_heads(g, q, f->K, f->H, 1),
-        .b = graph_heads(g, k, f->K, f->H, 1),
-        .x = graph_heads(g, v, f->P, f->H, 1),
-        .log_f = graph_heads(g, log_f, 1, f->H, 1),
-        .log_i = graph_heads(g, log_i, 1, f->H, 1),
-        .scale = 1.0f / sqrtf((float) f->K),
-        .eps = f->epsilon,
-    };
-    struct ggml_tensor * h = graph_signed_gate(g, args); // [P, H, T]
+    struct ggml_tensor * forget = build_gate(g, f, w->fgate, w->fgate_b, x);        // [H, T]
+    struct ggml_tensor * h = graph_mlstm(g, q, k, v, log_i, forget, f->epsilon);    // [P, H, T]
 
     h = graph_layer_norm(g, h, NULL, NULL, f->norm_eps);
     h = ggml_mul(c, ggml_reshape_2d(c, h, f->H * f->P, g->n_tokens), w->norm); // [H·P, T]

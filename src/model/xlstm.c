@@ -16,8 +16,6 @@
 
 #include "model/families.h"
 
-#include <math.h>
-
 struct xlstm_layer {
     int64_t H, K; // K: length of a head
 
@@ -165,19 +163,9 @@ static struct ggml_tensor * mix_mlstm(
     struct ggml_tensor * v = build_blocks(g, w->v, u);                        // [E, T]
     struct ggml_tensor * qkv = ggml_concat(c, ggml_concat(c, q, k, 0), v, 0); // [3·E, T]
     struct ggml_tensor * log_i = graph_linear(g, w->igate, w->igate_b, qkv);  // [H, T]
-    struct ggml_tensor * log_f = graph_linear(g, w->fgate, w->fgate_b, qkv);  // [H, T]
-    log_f = ggml_neg(c, ggml_softplus(c, ggml_neg(c, log_f)));                // log σ
-
-    const struct ggml_signed_scan_args args = {
-        .c = graph_heads(g, q, w->K, w->H, 1),
-        .b = graph_heads(g, k, w->K, w->H, 1),
-        .x = graph_heads(g, v, w->K, w->H, 1),
-        .log_f = graph_heads(g, log_f, 1, w->H, 1),
-        .log_i = graph_heads(g, log_i, 1, w->H, 1),
-        .scale = 1.0f / sqrtf((float) w->K),
-        .eps = w->epsilon,
-    };
-    struct ggml_tensor * y = build_norm(g, w, graph_signed_gate(g, args)); // [E, T]
+    struct ggml_tensor * f = graph_linear(g, w->fgate, w->fgate_b, qkv);      // [H, T]
+    struct ggml_tensor * y =
+            build_norm(g, w, graph_mlstm(g, q, k, v, log_i, f, w->epsilon)); // [E, T]
     y = ggml_add(c, y, ggml_mul(c, conv, w->skip));
     return graph_linear(g, w->down, NULL, ggml_swiglu_split(c, columns(g, uz, E, E), y));
 }
