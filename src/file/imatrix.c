@@ -1,6 +1,7 @@
 #include "file/imatrix.h"
 
 #include "base/atomic-file.h"
+#include "base/buffer.h"
 #include "base/error.h"
 #include "file/gguf-write.h"
 #include "file/model-file.h"
@@ -35,12 +36,10 @@ const struct imatrix_entry * imatrix_find(const struct imatrix * m, const char *
 // Appends an entry of zeros. Returns NULL if memory is out.
 static struct imatrix_entry * append(
         struct imatrix * m, const char * name, size_t size, int64_t n_per_row, int64_t n_matrices) {
-    struct imatrix_entry * more = realloc(m->entries, (size_t) (m->n_entries + 1) * sizeof(*more));
-    if (more == NULL) {
+    if (!array_grow(&m->entries, &m->capacity, (size_t) m->n_entries + 1, sizeof(*m->entries))) {
         return NULL;
     }
-    m->entries = more;
-    struct imatrix_entry * e = &more[m->n_entries];
+    struct imatrix_entry * e = &m->entries[m->n_entries];
 
     *e = (struct imatrix_entry) {
         .n_per_row = n_per_row,

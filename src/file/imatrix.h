@@ -27,6 +27,7 @@ struct imatrix_entry {
 
 struct imatrix {
     struct imatrix_entry * entries;
+    size_t                 capacity; // of entries
     int                    n_entries;
     int64_t                n_windows, window_size;
     char                   dataset[256];

@@ -1,5 +1,6 @@
 #include "file/quantize-policy.h"
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/slice.h"
 #include "lrnn.h"
@@ -229,6 +230,7 @@ struct override {
 
 struct quantize_overrides {
     struct override * list;
+    size_t            capacity;
     int               n;
 };
 
@@ -256,13 +258,10 @@ bool quantize_overrides_add(
         return error_bad_input(err, "'%s' is not REGEX=TYPE with TYPE %s", text,
                 quantize_type_names(names, sizeof(names), false));
     }
-    struct override   o = { .type = type->type };
-    struct override * more = realloc(overrides->list, (size_t) (overrides->n + 1) * sizeof(*more));
-    if (more != NULL) {
-        overrides->list = more;
-        o.text = strdup(text);
-    }
-    if (more == NULL || o.text == NULL) {
+    struct override o = { .type = type->type, .text = strdup(text) };
+    if (o.text == NULL || !array_grow(&overrides->list, &overrides->capacity,
+                                  (size_t) overrides->n + 1, sizeof(*overrides->list))) {
+        free(o.text);
         return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory");
     }
     o.text[sign - text] = '\0';
