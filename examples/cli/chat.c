@@ -238,7 +238,7 @@ static void answer(struct chat * chat, const char * text, size_t size) {
 // Commands
 //
 
-// After a command that goes elsewhere in a dialog: how far the conversation is.
+// Prints how long the conversation is, after a command that moved within it.
 static void say_where(const struct chat * chat) {
     const struct conversation * c = &chat->conversation;
     const int64_t               n_questions = (c->n - conversation_has_system(c)) / 2;
@@ -248,7 +248,7 @@ static void say_where(const struct chat * chat) {
     }
 }
 
-// The state where any next question would be asked, or an earlier one: what is in between will be
+// Restores the longest stored state that any next question can continue. Tokens after it will be
 // read again.
 static void restore_state(struct chat * chat) {
     struct conversation * c = &chat->conversation;

@@ -33,7 +33,7 @@ bool generator_read(
 
 // Generates the text after the prompt. LRNN_FINISH_CALLER: Ctrl-C, or out->error;
 // LRNN_FINISH_ERROR: see g->err.
-// - made: receives the tokens that the sequence has then; NULL: nobody does
+// - made: receives the tokens that the sequence has gained; may be NULL
 enum lrnn_finish generator_write(
         struct generator * g, struct output * out, struct token_list * made);
 

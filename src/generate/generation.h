@@ -40,7 +40,7 @@ enum { GENERATION_ENDS_MAX = 64 };
 enum generation_phase {
     GENERATION_PROMPT, // tokens of the prompt are to be fed
     GENERATION_TEXT,   // the last token of the text is to be fed
-    GENERATION_LAST,   // so is its very last one
+    GENERATION_LAST,   // the same; no token is sampled after it
     GENERATION_DONE,
 };
 
@@ -58,7 +58,7 @@ struct lrnn_generation {
     int32_t                       ends[GENERATION_ENDS_MAX]; // tokens that end the text, [n_ends]
     int32_t                       n_ends;
 
-    // Changes the logits [n_vocab] before a token is sampled. NULL: nobody does.
+    // Changes the logits [n_vocab] before a token is sampled. NULL: they stay as they are.
     const float * (*change_logits)(void * user, const float * logits);
     void * change_user;
 

@@ -14,7 +14,7 @@ struct lrnn_grammars * lrnn_grammars_new(const struct lrnn_model * model, struct
     return NULL;
 }
 
-// Without a struct lrnn_grammars, nobody has anything to pass to the others.
+// Nobody can create a struct lrnn_grammars here, so the other functions are never called with one.
 void lrnn_grammars_free(struct lrnn_grammars * grammars) {
     (void) grammars;
 }

@@ -11,5 +11,6 @@
 bool prompt_tokenize(const struct lrnn_model * model, const char * text, size_t size, bool follows,
         bool special, int32_t ** tokens, int64_t * n_tokens, struct lrnn_error * err);
 
-// The token of an empty prompt after nothing: bos, or eos if the model has no bos. -1: error.
+// The token that stands for an empty prompt in an empty sequence: bos, or eos if the model has no
+// bos. -1: error.
 int32_t prompt_first_token(const struct lrnn_model_info * info, struct lrnn_error * err);

@@ -53,7 +53,7 @@ typedef struct ggml_tensor * (*build_function)(
 
 struct family {
     const char * name;           // lrnn.family
-    const char * llama_cpp;      // llama.cpp's architecture, whose files load, too; NULL: none
+    const char * llama_cpp;      // llama.cpp's architecture whose files load as well; NULL: none
     bool         signed_form;    // there is a form with eigenvalues in [-1,1]
     bool         own_range;      // eigenvalues neither in [0,1] nor in [-1,1]: "family"
     bool         attention_only; // no recurrent layers

@@ -25,8 +25,8 @@ static int32_t most_likely(const float * logits, int64_t n_vocab) {
     return (int32_t) best;
 }
 
-// The batch of the drafts that have a token after `step` others. Moves their h, which the last
-// batch left in its order, to their place in this one.
+// The batch of all drafts with more than `step` tokens. Moves their h from the rows of the last
+// batch to their rows in this one.
 static void make_batch(const struct lrnn_session * s, struct session_draft * drafts, int32_t n,
         int32_t step, struct batch * batch, float * hidden) {
     const int64_t D = s->model->n_embd;

@@ -13,7 +13,7 @@ size_t forward_max_nodes(const struct lrnn_model * model, int32_t n_seqs, bool d
     return (size_t) (256 + n_layer * layer + n_attention * n_seqs * 24);
 }
 
-// Makes the memory of a layer that of the graph.
+// The graph uses the memory of this layer from now on.
 static void use_layer(struct graph * g, const struct states * states, int32_t il) {
     g->states = states->state[il];
     g->cache_k = states->cache_k[il];

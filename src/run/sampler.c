@@ -107,13 +107,13 @@ void lrnn_sampler_accept(struct lrnn_sampler * s, int32_t token) {
 
 // ---- Sampling -----------------------------------------------------------------------------------
 
-// True if a comes first: by falling logit; equal logits by rising id.
+// True if a comes first: it has the larger logit, or the same and the smaller id.
 static bool is_before(struct candidate a, struct candidate b) {
     return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
 }
 
 // The candidates in order, as far as they are needed: a heap, and after it those that were taken
-// from it, c[n - 1 - i] the i-th. Few are needed, so this is much faster than to sort them all.
+// from it, c[n - 1 - i] the i-th. Few are needed, so this is much faster than sorting them all.
 struct ranking {
     struct candidate * c; // [n]
     int64_t            n;

@@ -155,7 +155,8 @@ static bool check_inputs(const struct lrnn_session * s, const struct lrnn_input 
     return true;
 }
 
-// The next tokens of every input, as many as fit a batch; one of each if states are rounded.
+// Takes the next tokens of every input: as many as fit into a batch, or one of each if states are
+// rounded.
 static void next_batch(const struct lrnn_session * s, struct call * call) {
     const bool     one = s->params.state_type != LRNN_STATE_F32;
     struct batch * batch = &call->batch;

@@ -78,8 +78,8 @@ static double count_work(const struct lrnn_model * model) {
     return tied ? n : n - (double) ggml_nelements(model->token_embd);
 }
 
-// The memory of a scheduler for this many nodes. ggml aborts if it is short, so it is checked
-// before.
+// The bytes of a scheduler for this many nodes. ggml aborts if they cannot be allocated, so the
+// caller checks that first.
 static size_t scheduler_size(size_t n_nodes) {
     const size_t n_copies = n_nodes * LRNN_SCHED_SPLIT_INPUTS * 2;
     return n_copies * (sizeof(struct ggml_tensor) + 4 * sizeof(int)) +

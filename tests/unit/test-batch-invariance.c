@@ -1,11 +1,10 @@
 // Sequences computed in one batch give the logits of each sequence alone: bit by bit in a model
 // with matrices in Q8_0, within rounding otherwise.
 //
-// A product with a Q8_0 matrix computes one column at a time, so tokens cannot affect each other.
-// With F32, ggml sums several columns in another order than one, unless it is told to compute them
-// one by one, as in a quantized model for up to 32 tokens, or always if the session asks for exact
-// cuts. The sequences differ in length, start
-// and end at different calls, and are rewound.
+// A product with a Q8_0 matrix adds up every column in the same order, so tokens cannot affect each
+// other. With F32, several columns are added up in another order than one, unless they are computed
+// one by one: in a quantized model for up to 32 tokens, or always if the session asks for exact
+// cuts. The sequences differ in length, start and end at different calls, and are rewound.
 
 #include "ggml.h"
 #include "kit/check.h"

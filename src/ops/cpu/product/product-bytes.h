@@ -199,13 +199,13 @@ SIMD_INLINE rows_i rows_dot_words(rows_i sum, rows_i a, rows_i b) {
     return _mm256_dpwssd_avx_epi32(sum, a, b);
 }
 #    else
-// In 16 bits, two sums of each row
+// AVX2 has only 16-bit accumulators for bytes: two sums per row
 SIMD_INLINE rows_i rows_dot_bytes(rows_i sum, rows_i w, const int32_t * x, int i) {
     sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, rows_set1(x[i])));
     __asm__("" : "+x"(sum)); // GCC would add in another order, for which there are no registers
     return sum;
 }
-// The same for weights with a sign, without other sums
+// The same for signed weights, without an accumulator
 SIMD_INLINE rows_i rows_dot_signed(rows_i w, int32_t x) {
     return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(rows_set1(x), w));
 }

@@ -406,7 +406,8 @@ static void multiply_strip(const struct strip * s) {
     }
 }
 
-// Two rows at a time are faster for as many columns. Unpacking Q6_K takes longer.
+// Up to this many columns, multiplying two rows at a time is faster than unpacking a strip. Q6_K
+// takes longer to unpack than Q4_K.
 static int64_t few_columns(enum ggml_type type) {
     switch (PRODUCT_AVX2 ? type : GGML_TYPE_COUNT) {
         case GGML_TYPE_Q4_K: return PRODUCT_512 ? 3 : 12;

@@ -110,8 +110,8 @@ static inline float scale_of(float top) { // in ggml's order
 #endif
 
 // Rounds 32 numbers to multiples of e = max |x| / 127. e has the precision of F16, so that products
-// with weights of type Q8_0 and Q4_0 differ from ggml's by the order of the sums at most. e is NaN
-// if a number is not finite.
+// with Q8_0 and Q4_0 weights differ from ggml's only by the order of their sums, if at all. e is
+// NaN if a number is not finite.
 static inline void round_block(const float * x, float * e, int32_t q[8]) {
     const float top = largest(x, 32);
     *e = round_f16(top / 127.0f);

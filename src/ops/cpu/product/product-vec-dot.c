@@ -1,4 +1,4 @@
-// Few columns by ggml's dot products, on CPUs without kernels in bytes (PRODUCT_BYTES).
+// Uses ggml's dot products for few columns, on CPUs without int8 kernels (PRODUCT_BYTES).
 //
 //     y[r, c] = Σ_k w[r, k] x[k, c]        w [K, R], Q8_0 or Q4_0; x [K, C] and y [R, C], F32
 //

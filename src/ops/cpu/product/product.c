@@ -27,8 +27,8 @@ static bool supports_any(const struct ggml_tensor * dst) {
 }
 
 // Types whose kernel in ggml is faster than F32 on this CPU, though it rounds x to 8 bits (to BF16
-// if the weights are). With VNNI, an instruction adds four times as many products of bytes as of
-// floats.
+// if the weights are). With VNNI, one instruction does four times as many multiply-adds in int8 as
+// in F32.
 static const struct product_kernel product_ggml = {
     .name = "ggml",
     .types = 0

@@ -51,7 +51,7 @@
 #    define PRODUCT_NEON 0
 #endif
 
-// Kernels in bytes, and whether their instructions add in 32 bits
+// Whether there are int8 kernels, and whether their instructions accumulate in 32 bits
 #define PRODUCT_BYTES  (PRODUCT_AVX2 || PRODUCT_NEON)
 #define PRODUCT_SUM_32 (PRODUCT_VNNI || PRODUCT_NEON)
 
@@ -162,7 +162,7 @@ extern const struct product_kernel product_k;    // Q4_K, Q5_K, Q6_K, IQ4_XS in 
 extern const struct product_kernel product_rows_f32;
 extern const struct product_kernel product_rows_f16;
 extern const struct product_kernel product_odd_rows; // F32 and F16, short rows of any length
-extern const struct product_kernel product_vec_dot;  // Q8_0 and Q4_0 without kernels in bytes
+extern const struct product_kernel product_vec_dot;  // Q8_0 and Q4_0 on CPUs without int8 kernels
 
 // The kernel of a node; NULL: ggml computes it.
 const struct product_kernel * product_kernel_of(const struct ggml_tensor * dst);
