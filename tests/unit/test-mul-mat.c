@@ -79,7 +79,7 @@ struct limits {
     struct test_worst f32, rounded;
 };
 
-// Many columns are multiplied in bytes.
+// Products with many columns use int8 kernels.
 static bool is_in_bytes(enum ggml_type type) {
     switch (type) {
         case GGML_TYPE_Q4_K:
@@ -210,7 +210,7 @@ static void test_conversion(struct test * t) {
     }
 }
 
-// A column among many has the bits that it has among fewer.
+// A column among many is bit-identical to the same column among fewer.
 static void test_columns(struct test * t) {
     static const enum ggml_type types[] = { GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0,
         GGML_TYPE_Q4_0, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_XS };

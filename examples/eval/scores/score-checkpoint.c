@@ -30,7 +30,7 @@ struct slot_header {
 enum { PATH_SIZE = 4096 };
 
 // The path of a file of group `first`.
-// - n_calls, s: of the state of window s after so many calls; −1: "partial"
+// - n_calls, s: of the state of window s after this many calls; −1: "partial"
 static bool path_of(const struct score_params * params, int64_t first, int64_t n_calls, int64_t s,
         char path[PATH_SIZE], struct lrnn_error * err) {
     const int n =
