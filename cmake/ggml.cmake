@@ -72,8 +72,8 @@ endif()
 
 # With GGML_BACKEND_DL and GGML_CPU_ALL_VARIANTS, ggml-cpu is compiled several times, as libraries
 # that are loaded at run time. ggml has 14 variants for x86. These are all that our kernels differ
-# in: SSE2; AVX2; AVX-512 with VNNI; and with BF16.
-set(LRNN_X86_VARIANTS x64 haswell cascadelake zen4)
+# in: SSE2; AVX2; AVX2 with AVX-VNNI; AVX-512 with VNNI; and with BF16.
+set(LRNN_X86_VARIANTS x64 haswell alderlake cascadelake zen4)
 
 # These options compile ggml's sources under other target names, which would lack our kernels.
 foreach (option GGML_HIP GGML_MUSA)

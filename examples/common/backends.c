@@ -86,8 +86,8 @@ bool backends_why_no_gpu(char * text, size_t text_size) {
 }
 
 void backends_cpu_features(char * list, size_t list_size) {
-    static const char * const shown[] = { "AVX", "AVX2", "FMA", "AVX512", "AVX512_VNNI",
-        "AVX512_BF16", "AMX_INT8", "NEON", "SVE", "RISCV_V", "VSX" };
+    static const char * const shown[] = { "AVX", "AVX_VNNI", "AVX2", "FMA", "AVX512", "AVX512_VNNI",
+        "AVX512_BF16", "AMX_INT8", "NEON", "DOTPROD", "SVE", "RISCV_V", "VSX" };
 
     ggml_backend_reg_t cpu = ggml_backend_reg_by_name("CPU");
     union {

@@ -3,8 +3,8 @@
 // bits are the same for any number of threads, and a column does not depend on the others.
 //
 // With many columns, weights are converted to F32 and nothing else is rounded
-// (src/ops/cpu/mul-mat.c). The other products round the columns: those of ggml to the type of its
-// dot products (8 bits, F16 or BF16), those in bytes and those row by row to 8 bits.
+// (src/ops/cpu/product/product-f32.c). The other products round the columns: those of ggml to the
+// type of its dot products (8 bits, F16 or BF16), those in bytes and those row by row to 8 bits.
 
 #include "kit/check.h"
 #include "kit/nmse.h"
