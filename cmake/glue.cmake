@@ -838,8 +838,7 @@ glue_edit(cuda-attention src/ggml-cuda/ggml-cuda.cu 1 replace
 
 glue_edit(cuda-attention-supports src/ggml-cuda/ggml-cuda.cu 1 replace
     "return ggml_cuda_flash_attn_ext_supported(dev_ctx->device, op);"
-[[return ggml_lrnn_cuda_attention_supports(op) ||
-                   ggml_cuda_flash_attn_ext_supported(dev_ctx->device, op);]])
+    "return ggml_lrnn_cuda_attention_supports(op);")
 
 glue_edit(cuda-attention-mma src/ggml-cuda/fattn-mma-f16.cuh 1 before
 [[

@@ -50,7 +50,8 @@ static struct ggml_tensor * copy_of(struct copies * c, const struct ggml_tensor 
         ggml_backend_view_init(y);
         return y;
     }
-    c->buffer[i] = ggml_backend_alloc_buffer(c->device, ggml_nbytes(x));
+    const ggml_backend_buffer_type_t buft = ggml_backend_get_default_buffer_type(c->device);
+    c->buffer[i] = ggml_backend_buft_alloc_buffer(buft, ggml_backend_buft_get_alloc_size(buft, y));
     ggml_backend_tensor_alloc(c->buffer[i], y, ggml_backend_buffer_get_base(c->buffer[i]));
     ggml_backend_tensor_set(y, x->data, 0, ggml_nbytes(x));
     return y;

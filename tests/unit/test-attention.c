@@ -1,8 +1,10 @@
 // Attention on the CPU against a double-precision loop, for every type of the cache, and the
 // promises that ggml's own kernel does not make: a query gives the same bits alone as together with
-// others, with any number of threads, and however many hidden rows follow.
+// others, with any number of threads, and however many hidden rows follow. The device of
+// LRNN_TEST_DEVICE computes instead if there is one; it must keep the same promises.
 
 #include "kit/check.h"
+#include "kit/device.h"
 #include "kit/rng.h"
 
 #include "ggml-backend.h"
@@ -101,7 +103,10 @@ static float * run(
     struct ggml_tensor * o = ggml_flash_attn_ext(ctx, q, k, v, m, (float) scale_of(s), 0.0f, 0.0f);
     struct ggml_cgraph * graph = ggml_new_graph(ctx);
     ggml_build_forward_expand(graph, o);
-    test_check(&t, ggml_graph_compute_with_ctx(ctx, graph, n_threads) == GGML_STATUS_SUCCESS,
+    test_check(&t,
+            test_device() != NULL
+                    ? test_compute_on_device(test_device(), o)
+                    : ggml_graph_compute_with_ctx(ctx, graph, n_threads) == GGML_STATUS_SUCCESS,
             "the op was not computed");
     float * out = malloc(ggml_nbytes(o));
     memcpy(out, o->data, ggml_nbytes(o));
@@ -161,7 +166,7 @@ static void test_case(const struct shape * s, enum ggml_type type, double * wors
     const double d = against_equation(&in, all);
     test_check(&t, d < 2e-6, "%s: differs from the equation by %.3g", where, d);
     *worst = d > *worst ? d : *worst;
-    for (int n_threads = 2; n_threads <= 4; ++n_threads) {
+    for (int n_threads = 2; n_threads <= 4 && test_device() == NULL; ++n_threads) {
         float * again = run(&in, 0, s->n, s->rows, n_threads);
         test_check(&t, same(all, again, s->n * size), "%s: other bits with %d threads", where,
                 n_threads);

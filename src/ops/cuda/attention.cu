@@ -1,6 +1,6 @@
 // GGML_OP_FLASH_ATTN_EXT where ggml-cuda has no kernel: heads of a length that reach.h does not
-// list, values that are shorter than keys (MLA), and caches in F32, which ggml-cuda would round
-// to F16.
+// list, values that are shorter than keys (MLA), GPUs older than Turing, and caches in F32, which
+// ggml-cuda would round to F16.
 //
 //     o_t = Σ_s p_ts v_s / Σ_s p_ts,   p_ts = exp(scale q_t·k_s + mask_ts − max_s(…))
 //
@@ -128,7 +128,8 @@ static __global__ void __launch_bounds__(ATTENTION_WARPS * 32, 4)
     }
 }
 
-// True if the kernel can compute a node of our graphs: no cap, no sinks, no slopes, one batch.
+// True if a kernel, this or ggml-cuda's, computes a node. Our graphs have no cap, no sinks, no
+// slopes and one batch.
 bool ggml_lrnn_cuda_attention_supports(const ggml_tensor * op) {
     const ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2], *mask = op->src[3];
     float              params[3]; // scale, slope, cap
@@ -140,11 +141,11 @@ bool ggml_lrnn_cuda_attention_supports(const ggml_tensor * op) {
            (mask == nullptr || (mask->type == GGML_TYPE_F16 && mask->ne[2] == 1));
 }
 
+// Without Turing's tensor cores, ggml-cuda chooses kernels that are not compiled.
 bool ggml_lrnn_cuda_attention(ggml_backend_cuda_context & ctx, ggml_tensor * dst) {
     const ggml_tensor *q = dst->src[0], *k = dst->src[1], *v = dst->src[2], *mask = dst->src[3];
-    if (!ggml_lrnn_cuda_attention_supports(dst) ||
-            (k->type != GGML_TYPE_F32 && k->ne[0] == v->ne[0] &&
-                    ggml_lrnn_cuda_reaches_head(k->ne[0]))) {
+    if (k->type != GGML_TYPE_F32 && k->ne[0] == v->ne[0] && ggml_lrnn_cuda_reaches_head(k->ne[0]) &&
+            turing_mma_available(ggml_cuda_info().devices[ctx.device].cc)) {
         return false;
     }
     attention_args a;

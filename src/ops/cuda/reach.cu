@@ -134,7 +134,8 @@ bool ggml_cuda_ar_allreduce(ggml_cuda_ar_pipeline *, ggml_backend_t *, ggml_tens
     return false;
 }
 
-// Attention without tensor cores, and of heads that reach.h does not list
+// Attention without tensor cores, which attention.cu computes, and of heads that reach.h does not
+// list
 
 void ggml_cuda_flash_attn_ext_tile(ggml_backend_cuda_context &, ggml_tensor *);
 void ggml_cuda_flash_attn_ext_tile(ggml_backend_cuda_context &, ggml_tensor *) {
