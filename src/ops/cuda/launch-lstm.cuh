@@ -16,7 +16,7 @@
 
 #include "launch.cuh"
 
-enum { LSTM_WARPS = 16, LSTM_THREADS = 32 * LSTM_WARPS, LSTM_MAX_ELEMENTS = 2 };
+enum { LSTM_WARPS = 16, LSTM_THREADS = 32 * LSTM_WARPS, LSTM_MAX_ELEMENTS = 4 };
 
 struct lstm_cuda_args {
     cuda_batch    batch; // d_k: rows of the state, 2 or 4; d_v = d
@@ -87,7 +87,7 @@ CUDA_INLINE void lstm_store(const cuda_batch & b, int slot, int h, int j, const 
 
 // grid: sequences × heads, block: LSTM_THREADS or fewer; ELEMENTS · blockDim is at least d
 template <bool SLSTM, int ELEMENTS>
-static __global__ void __launch_bounds__(LSTM_THREADS) lstm_scan(const lstm_cuda_args a) {
+static __global__ void __launch_bounds__(LSTM_THREADS, 1) lstm_scan(const lstm_cuda_args a) {
     const cuda_batch & b = a.batch;
     const int          h = (int) blockIdx.x % b.n_head;
     const int          d = b.d_v;
@@ -166,7 +166,7 @@ static void launch_lstm(const struct ggml_tensor * dst, Launch && launch) {
     const int64_t  warps = (dims.d_v + 31) / 32;
     const unsigned threads = 32 * (unsigned) (warps < LSTM_WARPS ? warps : (int64_t) LSTM_WARPS);
     const dim3     grid((unsigned) (dims.n_seqs * dims.n_head));
-    with_constant<1, LSTM_MAX_ELEMENTS>((dims.d_v + threads - 1) / threads, [&](auto n) {
+    with_constant<1, 2, LSTM_MAX_ELEMENTS>((dims.d_v + threads - 1) / threads, [&](auto n) {
         constexpr int ELEMENTS = decltype(n)::value;
         if (slstm) {
             launch(lstm_scan<true, ELEMENTS>, grid, dim3(threads), args);
