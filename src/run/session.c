@@ -145,14 +145,14 @@ static bool make_states(struct lrnn_session * s, struct lrnn_error * err) {
         .cache_format = cache_ggml_type(s->params.cache_type),
         .draft_block = s->params.draft_block,
     };
-    int32_t (*devices)[LAYER_STATES_MAX] = calloc((size_t) s->model->n_layer + 1, sizeof(*devices));
+    int32_t (*devices)[LAYER_PLACES] = calloc((size_t) s->model->n_layer + 1, sizeof(*devices));
     bool ok = devices != NULL;
     if (!ok) {
         error_no_memory(err, "the placement of states");
     }
     ok = ok && placement_of_states(s->model, &size, s->params.n_batch, devices, err);
     if (ok && !states_declare(
-                      &s->states, s->model, &size, (const int32_t (*)[LAYER_STATES_MAX]) devices)) {
+                      &s->states, s->model, &size, (const int32_t (*)[LAYER_PLACES]) devices)) {
         ok = error_no_memory(err, "the tensors of the states");
     }
     free(devices);

@@ -39,22 +39,22 @@ static struct ggml_tensor * declare_cache(const struct states * s, struct ggml_c
 }
 
 static void declare_layer(struct states * s, const struct layer * layer, int32_t il,
-        const int32_t devices[LAYER_STATES_MAX]) {
+        const int32_t devices[LAYER_PLACES]) {
     for (int32_t i = 0; i < layer->n_states; ++i) {
         s->state[il][i] = ggml_new_tensor_2d(
                 s->ctx[devices[i]], GGML_TYPE_F32, layer->state_size[i], s->size.n_seqs * ring(s));
         ggml_format_name(s->state[il][i], "state %d.%d", il, i);
     }
     if (layer->attention) {
-        s->cache_k[il] = declare_cache(s, s->ctx[layer->device], layer->cache_k, "k", il);
+        s->cache_k[il] = declare_cache(s, s->ctx[devices[LAYER_CACHES]], layer->cache_k, "k", il);
     }
     if (layer->cache_v > 0) {
-        s->cache_v[il] = declare_cache(s, s->ctx[layer->device], layer->cache_v, "v", il);
+        s->cache_v[il] = declare_cache(s, s->ctx[devices[LAYER_CACHES]], layer->cache_v, "v", il);
     }
 }
 
 bool states_declare(struct states * s, const struct lrnn_model * model,
-        const struct states_size * size, const int32_t (*devices)[LAYER_STATES_MAX]) {
+        const struct states_size * size, const int32_t (*devices)[LAYER_PLACES]) {
     const size_t n_layer = (size_t) model->n_layer + size->draft_block;
     *s = (struct states) { .size = *size, .n_layer = (int32_t) n_layer };
     s->state = calloc(n_layer, sizeof(*s->state));

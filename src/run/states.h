@@ -15,6 +15,9 @@
 // CUDA's fast kernels want multiples of 256.
 enum { CACHE_STEP = 256 };
 
+// What a layer keeps from call to call, each on a device: states, and the caches of keys and values
+enum { LAYER_CACHES = LAYER_STATES_MAX, LAYER_PLACES };
+
 enum ggml_type cache_ggml_type(enum lrnn_cache_type type);
 
 // n rounded up to whole steps
@@ -40,15 +43,16 @@ struct states {
     ggml_backend_buffer_t buffer[DEVICES_MAX];
 };
 
-// state-placement.c: chooses the device of every state, devices [n_layer + 1]: the device of its
-// layer, or the CPU if that device cannot compute the scan. A scan always runs where its state is.
+// state-placement.c: chooses the device of every state and cache, devices [n_layer + 1]: the device
+// of its layer, or the CPU if that device cannot compute the scan or the attention. A scan always
+// runs where its state is, attention where its caches are.
 // - n_batch: maximum number of tokens in a batch
 bool placement_of_states(const struct lrnn_model * model, const struct states_size * size,
-        int32_t n_batch, int32_t (*devices)[LAYER_STATES_MAX], struct lrnn_error * err);
+        int32_t n_batch, int32_t (*devices)[LAYER_PLACES], struct lrnn_error * err);
 
-// Declares all tensors without memory, each state on its device. Returns false if memory is short.
+// Declares all tensors without memory, each on its device. Returns false if memory is short.
 bool states_declare(struct states * s, const struct lrnn_model * model,
-        const struct states_size * size, const int32_t (*devices)[LAYER_STATES_MAX]);
+        const struct states_size * size, const int32_t (*devices)[LAYER_PLACES]);
 
 // Allocates the declared tensors and sets them to zero.
 bool states_alloc(struct states * s, const struct lrnn_model * model, struct lrnn_error * err);
