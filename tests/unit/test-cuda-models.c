@@ -2,8 +2,9 @@
 // sequences in pieces, rewinds, forks, states that move between CPU and device; on one device and
 // on two; with weights in F32 and F16, and attention caches in F32 and F16. With --wide, the same
 // models with heads of 64 and rows of 256, in Q4_K and Q8_0, and caches in F16 and Q8_0, which
-// ggml-cuda reads with tensor cores. With --small, a device with too little memory: one sentence,
-// and the session goes on. Names after that select models. Skipped without a device;
+// ggml-cuda reads with tensor cores. With --long, contexts of several tiles of our attention
+// kernel, and attention that the device refuses. With --small, a device with too little memory: one
+// sentence, and the session goes on. Names after that select models. Skipped without a device;
 // kit/cuda-device is one.
 
 #include "file/quantize.h"
@@ -20,6 +21,8 @@
 #include <unistd.h>
 
 enum { SEQS = 3, REWIND = 4, TURNS = 12, LENGTH = 64, WIDTH = 256 };
+enum { SHORT_LENGTH = 32, REFUSED_LENGTH = 1056 }; // of heads, --long
+enum { LONG_CACHE = 768, LONG_BEFORE = 590, LONG_PIECE = 12, LONG_STEPS = 4 };
 
 static char out[64];     // a model file that this process writes
 static char rounded[64]; // the same weights in F32
@@ -160,6 +163,13 @@ static bool write_wide(const struct golden * g, struct lrnn_error * err) {
     return ok;
 }
 
+static bool has_attention(const struct golden * g) {
+    struct lrnn_model * model = test_load_model(g->path, NULL);
+    const bool          found = lrnn_model_get_info(model).n_layer_attention > 0;
+    lrnn_model_free(model);
+    return found;
+}
+
 static void run_wide(struct test * t, const struct golden * g) {
     static const enum lrnn_cache_type CACHES[] = { LRNN_CACHE_F16, LRNN_CACHE_Q8_0 };
     const struct lrnn_model_params    cpu = { 0 };
@@ -168,9 +178,7 @@ static void run_wide(struct test * t, const struct golden * g) {
     if (!test_check(t, write_wide(g, &err), "%s: %s", g->name, err.text)) {
         return;
     }
-    struct lrnn_model * model = test_load_model(out, &cpu);
-    const bool          attention = lrnn_model_get_info(model).n_layer_attention > 0;
-    lrnn_model_free(model);
+    const bool attention = has_attention(g);
     for (int i = 0; i < 1 + attention; ++i) {
         char what[128];
         snprintf(what, sizeof(what), "%s, wide%s", g->name,
@@ -182,6 +190,103 @@ static void run_wide(struct test * t, const struct golden * g) {
         test_check(t, worst <= LIMIT_QUANTIZED * rounding,
                 "%s: a logit differs by %g from F32; that of the CPU by %g", what, worst, rounding);
         printf("  %-44s %8.1e   CPU %8.1e\n", what, worst, rounding);
+    }
+}
+
+// A context of LONG_BEFORE tokens, computed on the CPU, whose state moves to the device; there one
+// call, then token by token. A warp of our attention kernel then sees up to three tiles of rows.
+static void run_long(struct test * t, const struct golden * g, const char * path,
+        enum lrnn_cache_type cache, const char * what) {
+    const struct lrnn_session_params how = {
+        .n_threads = 1, .n_cache = LONG_CACHE, .cache_type = cache
+    };
+    const struct lrnn_model_params device = { .n_gpu_layers = -1, .devices = "CUDA0" };
+    struct lrnn_model * model[2] = { test_load_model(path, NULL), test_load_model(path, &device) };
+    struct pair     p = { { test_session(model[0], &how), test_session(model[1], &how) }, { 0 } };
+    int32_t         tokens[LONG_CACHE];
+    struct test_rng rng = { 3 };
+    double          worst = 0.0;
+    for (int i = 0; i < LONG_CACHE; ++i) {
+        tokens[i] = (int32_t) test_below(&rng, g->n_vocab);
+    }
+    test_eval(p.s[0], 0, tokens, LONG_BEFORE, 1);
+    bool ok = move_state(t, &p, what, 0, 0);
+    for (int64_t at = LONG_BEFORE, n = LONG_PIECE; ok && at < LONG_BEFORE + LONG_PIECE + LONG_STEPS;
+            at += n, n = 1) {
+        const struct lrnn_input in = { .tokens = tokens + at, .n_tokens = n, .n_logits = n };
+        ok = eval_both(t, &p, what, &in, 1, g->n_vocab, &worst);
+    }
+    test_check(t, ok && worst <= LIMIT_F32, "%s: a logit differs by %g; limit %g", what, worst,
+            LIMIT_F32);
+    printf("  %-44s %8.1e\n", what, worst);
+    for (int i = 0; i < 2; ++i) {
+        lrnn_session_free(p.s[i]);
+        lrnn_model_free(model[i]);
+    }
+}
+
+// Writes the model with heads of another length, in F32, to out.
+static bool write_length(struct test * t, const struct golden * g, uint32_t length) {
+    struct lrnn_error   err = { 0 };
+    struct model_edit   e;
+    struct lrnn_model * model = NULL;
+    if (model_edit_open(&e, g->path)) {
+        model = widen(&e, length, WIDTH, out, &err);
+        model_edit_close(&e);
+    }
+    const bool ok =
+            test_check(t, model != NULL, "%s, heads of %d: %s", g->name, (int) length, err.text);
+    lrnn_model_free(model);
+    return ok;
+}
+
+static void run_long_caches(struct test * t, const struct golden * g) {
+    static const enum lrnn_cache_type TYPES[] = { LRNN_CACHE_F32, LRNN_CACHE_F16, LRNN_CACHE_Q8_0 };
+    for (int i = 0; i < 3; ++i) {
+        const bool q8_0 = TYPES[i] == LRNN_CACHE_Q8_0; // rows of whole blocks
+        char       what[128];
+        snprintf(what, sizeof(what), "%s, %d tokens, cache in %s", g->name,
+                LONG_BEFORE + LONG_PIECE + LONG_STEPS, lrnn_cache_type_name(TYPES[i]));
+        if (!q8_0 || write_length(t, g, SHORT_LENGTH)) {
+            run_long(t, g, q8_0 ? out : g->path, TYPES[i], what);
+        }
+    }
+}
+
+static void keep_warning(enum lrnn_log_level level, const char * text, void * user) {
+    if (level == LRNN_LOG_WARNING) {
+        snprintf(user, 256, "%s", text);
+    }
+}
+
+// Heads that no kernel supports: one sentence, and the caches of all layers are on the CPU.
+static void test_refused(struct test * t, const struct golden * g) {
+    char                           text[256] = "";
+    const struct lrnn_model_params params = {
+        .n_gpu_layers = -1, .devices = "CUDA0", .log = keep_warning, .log_user = text
+    };
+    if (!write_length(t, g, REFUSED_LENGTH)) {
+        return;
+    }
+    struct lrnn_model * model[2] = { test_load_model(out, NULL), test_load_model(out, &params) };
+    struct pair p = { { test_session(model[0], NULL), test_session(model[1], NULL) }, { 0 } };
+    char        expected[256];
+    snprintf(expected, sizeof(expected),
+            "the attention of %d layers runs on the CPU: their devices lack the op",
+            (int) lrnn_model_get_info(model[0]).n_layer_attention);
+    test_check(t, strcmp(text, expected) == 0, "%s, heads of %d: '%s'; expected '%s'", g->name,
+            (int) REFUSED_LENGTH, text, expected);
+    const struct lrnn_input in = {
+        .tokens = g->tokens, .n_tokens = g->n_tokens, .n_logits = g->n_tokens
+    };
+    double worst = 0.0;
+    eval_both(t, &p, g->name, &in, 1, g->n_vocab, &worst);
+    test_check(t, worst <= LIMIT_F32, "%s, heads of %d: a logit differs by %g; limit %g", g->name,
+            (int) REFUSED_LENGTH, worst, LIMIT_F32);
+    printf("  %-44s %8.1e   %s\n", g->name, worst, text);
+    for (int i = 0; i < 2; ++i) {
+        lrnn_session_free(p.s[i]);
+        lrnn_model_free(model[i]);
     }
 }
 
@@ -275,6 +380,7 @@ static void test_exhausted(struct test * t, const struct golden * g) {
 int main(int argc, char ** argv) {
     const bool small = argc > 1 && strcmp(argv[1], "--small") == 0;
     const bool wide = argc > 1 && strcmp(argv[1], "--wide") == 0;
+    const bool in_long = argc > 1 && strcmp(argv[1], "--long") == 0;
     snprintf(out, sizeof(out), "test-cuda-models-%d.gguf", (int) getpid());
     snprintf(rounded, sizeof(rounded), "test-cuda-models-%d-f32.gguf", (int) getpid());
     if (small) {
@@ -285,19 +391,22 @@ int main(int argc, char ** argv) {
         return 0;
     }
     struct test        t = { 0 };
-    struct lrnn_error  err;
+    struct lrnn_error  err = { 0 };
     struct golden_list list;
     const bool         two = ggml_backend_dev_by_name("CUDA1") != NULL;
     golden_list_load(&list);
-    for (int i = 0; i < list.n; ++i) {
+    for (int i = small || wide || in_long ? 2 : 1; i < argc; ++i) {
+        golden_find(&list, argv[i]); // ends the program if there is no such model
+    }
+    if (small) {
+        test_small(&t, golden_find(&list, "delta_net_neg"));
+        test_exhausted(&t, golden_find(&list, "delta_net_neg"));
+    }
+    if (in_long) {
+        test_refused(&t, golden_find(&list, "transformer"));
+    }
+    for (int i = 0; i < list.n && !small; ++i) {
         const struct golden * g = &list.models[i];
-        if (small) {
-            if (i == 0) {
-                test_small(&t, golden_find(&list, "delta_net_neg"));
-                test_exhausted(&t, golden_find(&list, "delta_net_neg"));
-            }
-            continue;
-        }
         if (!is_selected(g, argc, argv)) {
             continue;
         }
@@ -305,15 +414,19 @@ int main(int argc, char ** argv) {
             run_wide(&t, g);
             continue;
         }
+        if (in_long) {
+            run_long_caches(&t, g);
+            continue;
+        }
         run(&t, g, g->path, NULL, LRNN_CACHE_F32, LIMIT_F32);
-        run(&t, g, g->path, NULL, LRNN_CACHE_F16, LIMIT_F32);
+        if (has_attention(g)) {
+            run(&t, g, g->path, NULL, LRNN_CACHE_F16, LIMIT_F32);
+        }
         if (two) {
             run(&t, g, g->path, "1,1", LRNN_CACHE_F32, LIMIT_F32);
         }
-        if (quantize(g, ".=F16", &err)) {
+        if (test_check(&t, quantize(g, ".=F16", &err), "%s: %s", g->name, err.text)) {
             run(&t, g, out, NULL, LRNN_CACHE_F32, LIMIT_F16);
-        } else {
-            printf("  %s: %s\n", g->name, err.text);
         }
     }
     unlink(out);

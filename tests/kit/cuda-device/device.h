@@ -6,6 +6,9 @@
 //
 //     LRNN_CUDA_DEVICES  number of devices, 1 or 2; default 1
 //     LRNN_CUDA_MEMORY   bytes of memory of each; default 1 GiB
+//     LRNN_CUDA_COMPUTE  compute capability, times 10; default 80
+//     LRNN_CUDA_IDLE     1: kernels and products are checked and counted (counts.h), but not run;
+//                        memory begins with zeros
 //     LRNN_CUDA_REPORT   a file: kernels that ran, with launches and instructions
 //     LRNN_CUDA_BREAK    a defect that tests must notice: "event", streams wait for no event;
 //                        "peer", nothing is copied between devices; "synchronize", the host waits
@@ -33,6 +36,7 @@ void submit(device_stream * stream, std::function<void()> work);
 device_stream * stream_of(void * handle);
 
 void fail(const std::string & what);
+bool is_idle();
 
 // Bytes of a device: where they are, with a check that they are allocated and, unless written,
 // defined. NULL after fail().

@@ -1,5 +1,6 @@
 // libcudart: devices, memory, streams, events, graphs, modules and launches.
 
+#include "counts.h"
 #include "device.h"
 #include "memory.h"
 
@@ -40,6 +41,7 @@ std::recursive_mutex lock;
 std::string                  error;
 int                          current; // device
 bool                         peers[2];
+cuda_device_counts           counts;
 std::vector<device_stream *> streams;
 
 void run(device_stream * s, size_t until) {
@@ -95,6 +97,14 @@ uint64_t memory_size() { // a test may change it
     return setting("LRNN_CUDA_MEMORY", 1 << 30);
 }
 
+void check_limits(const char * name, dim3 grid, dim3 block) {
+    const uint64_t threads = (uint64_t) block.x * block.y * block.z;
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > INT32_MAX || grid.y > 65535 ||
+            grid.z > 65535 || threads == 0 || threads > 1024 || block.z > 64) {
+        device::fail(std::string(name) + ": invalid grid or block");
+    }
+}
+
 bool has_defect(const char * what) {
     const char * defect = getenv("LRNN_CUDA_BREAK");
     return defect != nullptr && strcmp(defect, what) == 0;
@@ -123,6 +133,10 @@ void fail(const std::string & what) {
         error = what;
         fprintf(stderr, "cuda-device: %s\n", what.c_str());
     }
+}
+
+bool is_idle() {
+    return setting("LRNN_CUDA_IDLE", 0) != 0;
 }
 
 device_stream * stream_of(void * handle) {
@@ -173,6 +187,7 @@ struct kernel {
     module *            from;
     std::string         name;
     size_t              shared = 48 * 1024; // limit
+    bool                ran = false;
     const ptx::kernel * code = nullptr;
     ptx::counts         n;
 };
@@ -258,12 +273,18 @@ cudaError_t launch(kernel * k, dim3 grid, dim3 block, void ** args, size_t share
         device::fail("a kernel that is not registered");
         return cudaErrorInvalidDeviceFunction;
     }
-    const ptx::kernel * code = code_of(k);
+    k->ran = true;
+    ++counts.kernels;
+    check_limits(k->name.c_str(), grid, block);
+    if (shared > k->shared) {
+        device::fail(k->name + ": more shared memory than its limit");
+    }
+    const ptx::kernel * code = device::is_idle() ? nullptr : code_of(k);
     if (code == nullptr) {
         return status();
     }
-    if (shared > k->shared || shared + code->shared_bytes > 200 * 1024) {
-        device::fail(k->name + ": more shared memory than its limit");
+    if (shared + code->shared_bytes > 200 * 1024) {
+        device::fail(k->name + ": more shared memory than the device has");
     }
     std::vector<char> bytes(code->param_bytes);
     for (size_t i = 0; i < code->params.size(); ++i) {
@@ -415,6 +436,10 @@ cudaError_t cudaMalloc(void ** p, size_t size) {
     LOCKED;
     not_while_capturing("cudaMalloc");
     *p = device::allocate(current, size, memory_size());
+    if (*p != nullptr && device::is_idle()) {
+        memset(*p, 0, size);
+        device::define(*p, size, true);
+    }
     return *p == nullptr ? cudaErrorMemoryAllocation : status();
 }
 cudaError_t cudaMallocManaged(void ** p, size_t size, unsigned flags) {
@@ -430,11 +455,14 @@ cudaError_t cudaFree(void * p) {
     return status();
 }
 cudaError_t cudaMallocHost(void ** p, size_t size) {
+    LOCKED;
+    not_while_capturing("cudaMallocHost");
     *p = aligned_alloc(256, (size + 255) / 256 * 256);
     return *p == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
 cudaError_t cudaFreeHost(void * p) {
     LOCKED;
+    not_while_capturing("cudaFreeHost");
     run_all();
     free(p);
     return cudaSuccess;
@@ -582,9 +610,11 @@ const char * cudaGetErrorString(cudaError_t e) {
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp * prop, int device) {
     memset(prop, 0, sizeof(*prop));
     snprintf(prop->name, sizeof(prop->name), "software device");
-    prop->major = 8;
+    const int compute = (int) setting("LRNN_CUDA_COMPUTE", 80); // 70: Volta
+    prop->major = compute / 10;
+    prop->minor = compute % 10;
     prop->warpSize = 32;
-    prop->multiProcessorCount = 4;
+    prop->multiProcessorCount = device::is_idle() ? 108 : 4;
     prop->maxThreadsPerBlock = 1024;
     prop->maxThreadsPerMultiProcessor = 2048;
     prop->sharedMemPerBlock = 48 * 1024;
@@ -648,6 +678,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
     LOCKED;
     stream_of(stream)->capture = new device_graph;
+    ++counts.captures;
     return status();
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t * graph) {
@@ -673,6 +704,7 @@ cudaError_t cudaGraphExecUpdate(
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
     LOCKED;
+    ++counts.graphs;
     for (const auto & work : ((device_graph *) exec)->work) {
         submit(stream_of(stream), work);
     }
@@ -685,6 +717,23 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
     delete (device_graph *) exec;
     return cudaSuccess;
+}
+
+// ---- Counts -------------------------------------------------------------------------------------
+
+cuda_device_counts cuda_device_get(void) {
+    return counts;
+}
+bool cuda_device_ran(const char * part) {
+    return std::any_of(kernels().begin(), kernels().end(), [=](const auto & one) {
+        return one.second->ran && strstr(one.second->name.c_str(), part) != nullptr;
+    });
+}
+void cuda_device_reset(void) {
+    counts = {};
+    for (const auto & one : kernels()) {
+        one.second->ran = false;
+    }
 }
 
 } // extern "C"
