@@ -3,7 +3,8 @@
     python export.py RUNS MODELS
 
 RUNS is the output folder of train_tasks.py and train_text.py. Every finished run becomes
-MODELS/NAME.gguf: state-tracking models in F32, language models in Q8_0.
+MODELS/NAME.gguf: state-tracking models in F32, language models in Q8_0. The others are listed on
+standard error.
 """
 
 import json
@@ -11,8 +12,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-
-from train_text import MODELS
 
 CONVERTER = Path(__file__).resolve().parents[2] / "convert"
 
@@ -33,6 +32,9 @@ def number(x: float) -> str:
 
 def export_tasks(runs: Path, models: Path) -> None:
     scores, sequences, seeds = [], [], []
+    for path in sorted(runs.glob("*/curve.jsonl")):
+        if not path.with_name("scores.json").exists():
+            print(f"not finished: {path.parent.name}", file=sys.stderr)
     for path in sorted(runs.glob("*/scores.json")):
         r, name = json.loads(path.read_text()), path.parent.name
         size = convert(path.parent, models / f"{name}.gguf", r["signed"], "--task", r["task"],
@@ -56,14 +58,15 @@ def export_tasks(runs: Path, models: Path) -> None:
 def export_text(runs: Path, models: Path) -> None:
     """One table per corpus."""
     rows, heads = {}, {}
-    for name, (recipe, _) in MODELS.items():
-        path = runs / name / "log.jsonl"
-        if not path.exists():
+    for path in sorted(runs.glob("*/log.jsonl")):
+        name, lines = path.parent.name, path.read_text().splitlines()
+        last = json.loads(lines[-1]) if lines else dict(step=0, steps=None)
+        if last["step"] != last["steps"]:
+            print(f"not finished: {name}, {last['step']} steps", file=sys.stderr)
             continue
-        last = json.loads(path.read_text().splitlines()[-1])
         tokenizer = () if (path.parent / "tokenizer.json").exists() else ("--tokenizer", "bytes")
         size = convert(path.parent, models / f"{name}.gguf", name.endswith("neg"), "--type", "q8_0",
-                       "--trained-length", str(recipe.length), *tokenizer)
+                       "--trained-length", str(last["length"]), *tokenizer)
         corpus = name.partition("-")[0]
         heads[corpus] = ["file", "steps", *last["held_out"], "CPU time", "size"]
         rows.setdefault(corpus, []).append(

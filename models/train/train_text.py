@@ -3,7 +3,7 @@
     python train_text.py --data DATA --out RUNS                          all of them
     python train_text.py --data DATA --out RUNS stories-delta-neg …      only these
 
-DATA is the folder with the files that text.py lists. RUNS/NAME receives the checkpoint
+DATA is the folder with the training texts (../README.md). RUNS/NAME receives the checkpoint
 (config.json, model.safetensors and, unless tokens are bytes, tokenizer.json), log.jsonl, and every
 --save-every steps the state of the optimizer (state.pt), from which the same command continues.
 Models of one corpus see the same windows in the same order with the same learning rate: constant
@@ -139,7 +139,8 @@ def train(name: str, data: Path, out: Path, steps: int | None, save_every: int) 
             samples = corpus.held_out(recipe.length, whole=done == steps)
             held_out = {k: round(bits_per_byte(model, v), 4) for k, v in samples.items()}
             seconds = time.process_time() - began
-            entry = dict(step=done, cpu_seconds=round(seconds), held_out=held_out)
+            entry = dict(step=done, steps=steps, length=recipe.length,
+                         cpu_seconds=round(seconds), held_out=held_out)
             log.write(json.dumps(entry) + "\n")
             save(model, optimizer, done, seconds, out)
 
