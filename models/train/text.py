@@ -1,11 +1,13 @@
 """The training texts of the language models: files, held-out parts and order of windows.
 
-../README.md describes the content of the files and their licenses. A corpus gives the windows of a
-step, the same for every model, and held-out samples.
+../README.md says how to get the files, and describes their content and licenses. A corpus gives the
+windows of a step, the same for every model, and held-out samples.
 """
 
-import gzip
+import hashlib
 import json
+import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
@@ -25,32 +27,71 @@ class Sample:
     n_bytes: int                           # that the predicted tokens stand for
 
 
-@dataclass(frozen=True)
-class Source:
-    """A file of JSON lines below the data folder. A last part of each document (novels) or of the
-    documents (all others) is held out."""
+def novels(folder: Path) -> list[str]:
+    """Books of Project Gutenberg, without its header and license."""
+    found = []
+    for path in sorted((folder / "novels").glob("*.txt")):
+        text = path.read_text(encoding="utf-8-sig")
+        parts = re.split(r"^\*\*\* ?(?:START|END) OF .*$", text, flags=re.M)
+        if len(parts) != 3:
+            raise SystemExit(f"{path}: found {len(parts) - 1} lines that begin with *** START OF "
+                             "or *** END OF; expected one of each")
+        found.append(parts[1].strip())
+    return found
 
-    file: str
-    text: Callable[[dict], str]            # of a record
-    by_document: bool = True               # hold out documents instead of their ends
+
+def records(path: Path, n: int) -> list[dict]:
+    """The first n records of a file of JSON lines."""
+    with path.open("rb") as f:             # not splitlines(): strings contain U+2028
+        return [json.loads(line) for line, _ in zip(f, range(n))]
 
 
-SOURCES = {
-    "novels":   Source("slimpajama/gutenberg_books.standin.jsonl", lambda r: r["text"], False),
-    "gsm8k":    Source("math-hard/gsm8k_train4000.standin.jsonl",
-                       lambda r: f"Problem: {r['question']}, Solution: {r['answer']}"),
-    "python":   Source("codeparrot/debian_python.standin.jsonl", lambda r: r["content"]),
-    "triviaqa": Source("triviaqa/triviaqa_nocontext_3000.jsonl",
-                       lambda r: f"Question: {r['question']}, Answer: {r['answer']['value']}"),
+def problems(folder: Path) -> list[str]:
+    return [f"Problem: {r['question']}, Solution: {r['answer']}"
+            for r in records(folder / "gsm8k.jsonl", 4000)]
+
+
+def questions(folder: Path) -> list[str]:
+    return [f"Question: {r['question']}, Answer: {r['answer']['value']}"
+            for r in records(folder / "triviaqa.jsonl", 3000)]
+
+
+def python(folder: Path) -> list[str]:
+    """The Python files of packages, in the order of their hashes, at most 420 kB of each package,
+    by the rules of CodeParrot: 1 kB to 1 MB, lines of at most 1,000 characters, 100 on average, a
+    quarter letters and digits."""
+    top = folder / "python"
+    texts = {}                             # by hash: no text twice
+    for path in sorted(top.rglob("*.py")):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        lines = [len(line) for line in text.split("\n")]
+        if (1024 <= len(text.encode()) < 1 << 20 and max(lines) <= 1000
+                and sum(lines) <= 100 * len(lines)
+                and sum(c.isalnum() for c in text) >= len(text) / 4):
+            package = path.relative_to(top).parts[0]
+            texts.setdefault(hashlib.sha256(text.encode()).digest(), (package, text))
+    used, found = Counter(), []
+    for _, (package, text) in sorted(texts.items()):
+        if used[package] + len(text.encode()) <= 420_000:
+            used[package] += len(text.encode())
+            found.append(text)
+    return found
+
+
+# the texts of the documents, and whether to hold out documents instead of their ends
+SOURCES: dict[str, tuple[Callable[[Path], list[str]], bool]] = {
+    "novels":   (novels, False),
+    "gsm8k":    (problems, True),
+    "python":   (python, True),
+    "triviaqa": (questions, True),
 }
 
 
-def split(source: Source, folder: Path, held_out: float) -> tuple[bytes, bytes]:
-    """(train, held out)"""
-    # not splitlines(): strings contain U+2028
-    lines = (folder / source.file).read_bytes().split(b"\n")
-    texts = [source.text(json.loads(line)) for line in lines if line]
-    if source.by_document:
+def split(name: str, folder: Path, held_out: float) -> tuple[bytes, bytes]:
+    """(train, held out): a last part of the documents, or of each"""
+    read, by_document = SOURCES[name]
+    texts = read(folder)
+    if by_document:
         cut = round(len(texts) * (1 - held_out))
         train, held = texts[:cut], texts[cut:]
     else:
@@ -70,7 +111,7 @@ class Bytes:
     vocab, end = 256, None
 
     def __init__(self, folder: Path, held_out: float, **shares: float):
-        pairs = {name: split(SOURCES[name], folder, held_out) for name in shares}
+        pairs = {name: split(name, folder, held_out) for name in shares}
         self.train = [as_tensor(a) for a, _ in pairs.values()]
         self.held = {name: as_tensor(b) for name, (_, b) in pairs.items()}
         self.shares = torch.tensor(list(shares.values()))
@@ -103,11 +144,11 @@ class Stories:
     story, …, END. The last 500 stories are held out."""
 
     vocab, end = 2048, 0
-    file, held_stories = "stories/tinystories-sample.txt.gz", 500
+    n_stories, held_stories = 12601, 500
 
     def __init__(self, folder: Path):
-        with gzip.open(folder / self.file, "rt") as f:
-            stories = [s.strip() for s in f.read().split(END) if s.strip()]
+        text = (folder / "stories.txt").read_text(encoding="utf-8")
+        stories = [s.strip() for s in text.split(END) if s.strip()][: self.n_stories]
         stories, self.held = stories[: -self.held_stories], stories[-self.held_stories :]
         self.tokenizer = Tokenizer(models.BPE())
         self.tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

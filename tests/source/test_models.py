@@ -1,5 +1,6 @@
 """The training programs of models/train, without PyTorch: the models of the page of `paper` and
-those that ship have recipes, and only finished runs are exported."""
+those that ship have recipes, training texts are read as models/README.md describes them, and only
+finished runs are exported."""
 
 import importlib
 import json
@@ -24,9 +25,10 @@ class Anything(ModuleType):
 @pytest.fixture
 def train(root, monkeypatch):
     """Imports a training program."""
-    for name in ("torch", "torch.nn", "torch.nn.functional", "checkpoint", "layers", "xlstm"):
+    for name in ("torch", "torch.nn", "torch.nn.functional", "tokenizers", "checkpoint", "layers",
+                 "xlstm"):
         monkeypatch.setitem(sys.modules, name, Anything(name))
-    for name in ("tasks", "train_tasks", "export"):
+    for name in ("tasks", "text", "train_tasks", "export"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.syspath_prepend(root / "models/train")
     return importlib.import_module
@@ -64,6 +66,48 @@ def test_every_shipped_model_has_a_recipe_and_a_row(root, train):
     tracking = {name for name in shipped if not name.startswith(("text-", "stories-", "code-"))}
     assert tracking - set(train("train_tasks").recipes()) == set()
     assert {name for name in shipped if f"| `{name}` |" not in text} == set()
+
+
+def test_novels_end_where_the_license_begins(train, tmp_path):
+    text = train("text")
+    (tmp_path / "novels").mkdir()
+    file = tmp_path / "novels/1.txt"
+    lines = ["Title", "*** START OF THE PROJECT GUTENBERG EBOOK X ***", "", "It was a *** night.",
+             "The end.", "*** END OF THE PROJECT GUTENBERG EBOOK X ***", "License"]
+    file.write_bytes("\r\n".join(lines).encode("utf-8-sig"))
+    assert text.novels(tmp_path) == ["It was a *** night.\nThe end."]
+    file.write_text("\n".join(lines[:5]))
+    with pytest.raises(SystemExit, match="1.txt: found 1 lines .*expected one of each"):
+        text.novels(tmp_path)
+
+
+def test_python_files(train, tmp_path):
+    """Short files, long lines, few letters and copies are left out, and so is what exceeds the
+    share of a package."""
+    text = train("text")
+    good = "x = 'a line of a program'\n" * 100
+    files = {"a/good.py": good, "b/copy.py": good, "c.py": good.replace("line", "word"),
+             "a/short.py": good[:1000], "a/wide.py": good + "y" * 1001,
+             "a/long.py": ("z" * 120 + "\n") * 20, "a/signs.py": "+-=(),.;" * 12 + "\n" * 1100,
+             "a/notes.txt": good, **{f"d/{i}.py": f"# {i}\n" + 40 * good for i in range(9)}}
+    for name, content in files.items():
+        path = tmp_path / "python" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    found = text.python(tmp_path)
+    assert {good, files["c.py"]} < set(found)
+    of_d = [x for x in found if x.startswith("# ")]
+    assert len(found) == 2 + len(of_d) and len(of_d) == 420_000 // len(files["d/0.py"])
+
+
+def test_first_records(train, tmp_path):
+    text = train("text")
+    record = dict(question="1 + 1?\u2028", answer="2")
+    (tmp_path / "gsm8k.jsonl").write_text(json.dumps(record, ensure_ascii=False) + "\n")
+    record["answer"] = dict(value="2")
+    (tmp_path / "triviaqa.jsonl").write_text((json.dumps(record) + "\n") * 3001)
+    assert text.problems(tmp_path) == ["Problem: 1 + 1?\u2028, Solution: 2"]
+    assert text.questions(tmp_path) == 3000 * ["Question: 1 + 1?\u2028, Answer: 2"]
 
 
 def write_log(folder, *steps):
