@@ -297,14 +297,19 @@ static const struct measured * find(
 // The page
 //
 
-// value [lo, hi] of a share, scaled so that chance is 0
+// A share, so that chance is 0 and 1 is perfect.
+static double scaled(double share, double chance) {
+    return (share - chance) / (1.0 - chance);
+}
+
+// value [lo, hi] of a share, scaled
 static void set_share(struct table * t, int row, int col, int64_t k, int64_t n, double chance) {
     double lo, hi;
     stats_share(k, n, &lo, &hi);
     const double share[] = { (double) k / (double) n, lo, hi };
     double       shown[3];
     for (int i = 0; i < 3; ++i) {
-        shown[i] = (share[i] - chance) / (1.0 - chance);
+        shown[i] = scaled(share[i], chance);
         shown[i] = fabs(shown[i]) < 0.0005 ? 0.0 : shown[i]; // no −0.000
     }
     table_set(t, row, col, "%.3f [%.3f, %.3f]", shown[0], shown[1], shown[2]);
@@ -315,34 +320,47 @@ static void set_scores(struct table * t, int row, const struct model * model, co
     table_set(t, row, 0, "%s %s%s", model->name, model->range, hint);
     for (int i = 0; i < N_TYPES; ++i) {
         const struct probe_row * r = &m->results[i].rows[0];
+        const int                col = i == 0 ? 2 : 3 + i; // the difference is between them
         if (m->shipped) {
-            set_share(t, row, 2 + i, r->n_right, r->n_asked, m->chance);
+            set_share(t, row, col, r->n_right, r->n_asked, m->chance);
         } else {
-            table_set(t, row, 2 + i, "%s", i == 0 ? "not trained" : "");
+            table_set(t, row, col, "%s", i == 0 ? "not trained" : "");
         }
     }
-    table_set(t, row, 2 + N_TYPES, "%s", m->shipped ? m->name : "");
+    table_set(t, row, 3 + N_TYPES, "%s", m->shipped ? m->name : "");
+}
+
+// The difference of the F32 score from that of the paper, in points: negative is a shortfall.
+static void set_difference(struct table * t, int row, double paper, const struct measured * m) {
+    const struct probe_row * r = &m->results[0].rows[0];
+    if (m->shipped) {
+        const double score = scaled((double) r->n_right / (double) r->n_asked, m->chance);
+        const double points = 100.0 * (score - paper);
+        table_set(t, row, 3, "%+.1f", fabs(points) < 0.05 ? 0.0 : points); // no −0.0
+    }
 }
 
 // One task of Table 3.
 static void write_table(const struct measurements * all, int number, FILE * out) {
-    const char * const HEAD[] = { "model", "paper", TYPES[0], TYPES[1], "file" };
+    const char * const HEAD[] = { "model", "paper", TYPES[0], "points", TYPES[1], "file" };
     struct arena *     arena = program_arena();
-    struct table *     t = table_new(arena, 2 * TABLE_ROWS + 1, 3 + N_TYPES);
+    struct table *     t = table_new(arena, 2 * TABLE_ROWS + 1, 4 + N_TYPES);
     int                row = 0;
 
     table_title(t, "%s", TABLES[number].title);
     table_note(t, "%s", TABLES[number].note);
     table_head(t, HEAD);
     for (int i = 0; i < TABLE_ROWS; ++i) {
-        set_scores(t, ++row, &TABLE_MODELS[i], "",
-                find(all, TABLES[number].file, TABLE_MODELS[i].file));
+        const struct measured * m = find(all, TABLES[number].file, TABLE_MODELS[i].file);
+        set_scores(t, ++row, &TABLE_MODELS[i], "", m);
         table_set(t, row, 1, "%.3f", TABLES[number].paper[i]);
+        set_difference(t, row, TABLES[number].paper[i], m);
     }
     for (int i = 0; i < TABLE_ROWS && TABLES[number].hints != NULL; ++i) {
         const struct measured * m = find(all, TABLES[number].hints, TABLE_MODELS[i].file);
         if (m->shipped) {
             set_scores(t, ++row, &TABLE_MODELS[i], ", with hints", m);
+            set_difference(t, row, TABLES[number].paper[i], m);
         }
     }
     table_write_html(t, out);
@@ -466,7 +484,8 @@ static void write_page(const struct measurements * all, FILE * out) {
             "<h2>Table 3</h2>\n"
             "<p class=\"faint\">Scaled accuracy of the last answer on %d random sequences of 40 to "
             "256 tokens: 0 is chance, 1 is perfect. Trained on at most 40 tokens. Paper: best of "
-            "three seeds. <code>lrnn-probe -m models/FILE.gguf --sample 40,256 --trials %d</code> "
+            "three seeds. Points: 100 times the difference of our F32 score from the paper's. "
+            "<code>lrnn-probe -m models/FILE.gguf --sample 40,256 --trials %d</code> "
             "measures one file.</p>\n",
             (int) args->trials, (int) args->trials);
     for (int i = 0; i < N_TABLES; ++i) {

@@ -3,6 +3,17 @@
 import re
 import shutil
 
+# Table 3 of arXiv 2411.12537: model, then parity, arithmetic without and with brackets
+PAPER = """
+    Transformer       0.022  0.031  0.067
+    mLSTM             0.087  0.040  0.114
+    sLSTM             1.000  0.787  0.178
+    Mamba [0,1]       0.000  0.095  0.123
+    Mamba [-1,1]      1.000  0.241  0.116
+    DeltaNet [0,1]    0.017  0.314  0.194
+    DeltaNet [-1,1]   1.000  0.971  0.260
+"""
+
 
 def page(lrnn, models):
     lrnn.run("lrnn-paper", "--models", models, "--work", ".", "--trials", 64, "--sequences", 8,
@@ -19,11 +30,18 @@ def test_shipped_and_missing_models(lrnn):
         shutil.copy(lrnn.models / f"{name}.gguf", folder)
     html = page(lrnn, folder)
     assert html.count("<td>not trained</td>") == 21 - 2
+    for line in PAPER.split("\n")[1:-1]:
+        model, *scores = re.split(r"  +", line.strip())
+        cells = re.findall(rf"<th>{re.escape(model)} ?</th><td>(.*?)</td>", html)
+        assert cells == scores, model
     row, = re.findall(r"<th>DeltaNet \[-1,1\]</th>(.*?)<td>parity-delta-neg</td>", html)
     # 64 of 64: Wilson's interval ends at 64/(64 + z²), scaled (x − 1/2) · 2
     low = 2 * 64 / (64 + 1.959964**2) - 1
     assert row.count(f"<td>1.000 [{low:.3f}, 1.000]</td>") == 2  # F32 and Q8_0
-    assert "DeltaNet [-1,1], with hints" in html
+    assert "<td>+0.0</td>" in row                                # points above the paper
+    hinted, = re.findall(r"<th>DeltaNet \[-1,1\], with hints</th>(.*?)<td>arith5-", html)
+    score, points = re.match(r"<td></td><td>(\S+) \[.*?\]</td><td>(\S+)</td>", hinted).groups()
+    assert abs(100 * (float(score) - 0.971) - float(points)) < 0.11  # both are rounded
     assert html.count("<svg xmlns") == 1                         # of S3
     assert html.count("Not trained: ") == 8
     # self-contained, and nothing is left behind
