@@ -419,9 +419,7 @@ int main(int argc, char ** argv) {
             continue;
         }
         run(&t, g, g->path, NULL, LRNN_CACHE_F32, LIMIT_F32);
-        if (has_attention(g)) {
-            run(&t, g, g->path, NULL, LRNN_CACHE_F16, LIMIT_F32);
-        }
+        run(&t, g, g->path, NULL, LRNN_CACHE_F16, LIMIT_F32);
         if (two) {
             run(&t, g, g->path, "1,1", LRNN_CACHE_F32, LIMIT_F32);
         }
