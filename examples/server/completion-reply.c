@@ -2,6 +2,7 @@
 
 #include "json-write.h"
 #include "server.h"
+#include "base/error.h"
 #include "base/unicode.h"
 
 #include <inttypes.h>
@@ -140,14 +141,13 @@ static void write_offsets(
     fputs("],", t->out);
 }
 
-// The scores that have not been sent.
-static void write_log_probs(struct text * t, struct completion * c, int64_t i) {
+// The next n scores that have not been sent.
+static void write_log_probs(struct text * t, struct completion * c, int64_t i, int64_t n) {
     FILE *                     out = t->out;
     const struct lrnn_model *  model = c->server->model;
     const struct choice *      choice = &c->job->choices[i];
     struct choice_cursor *     at = &c->cursors[i];
     const struct token_score * scores = choice->scores + at->n_scores;
-    const int64_t              n = choice->n_scores - at->n_scores;
 
     fputs(",\"logprobs\":", out);
     if (c->request.n_top < 0) {
@@ -183,7 +183,7 @@ static void write_log_probs(struct text * t, struct completion * c, int64_t i) {
     }
     write_content(t, model, scores, n);
     putc('}', out);
-    at->n_scores = choice->n_scores;
+    at->n_scores += n;
 }
 
 //
@@ -223,42 +223,34 @@ static const char * reason_of(const struct choice * choice) {
     return is_stop ? "\"stop\"" : "\"length\"";
 }
 
-// The text of a prompt, decoded from its tokens.
-static void put_echo(FILE * out, const struct completion * c, const struct choice * choice) {
-    struct lrnn_decoder * decoder = lrnn_decoder_new(c->server->model, false, NULL);
-    size_t                size = 0;
-    for (int64_t i = 0; i < choice->n_prompt && decoder != NULL; ++i) {
-        if (choice->prompt[i] >= 0) {
-            const char * text = lrnn_decoder_push(decoder, choice->prompt[i], &size);
-            fwrite(text, 1, size, out);
-        }
-    }
-    if (decoder != NULL) {
-        const char * text = lrnn_decoder_end(decoder, &size);
-        fwrite(text, 1, size, out);
-    }
-    lrnn_decoder_free(decoder);
-}
-
 static const char * text_of(const struct choice * choice) {
     return choice->text.data != NULL ? choice->text.data : "";
 }
 
+// Writes the prompt and the text generated so far, as one JSON string: the prompt may end inside a
+// character.
+static void write_echo(struct text * t, const struct completion * c, const struct choice * choice) {
+    struct text * whole = text_new();
+    if (whole != NULL) {
+        text_detokenize(whole, c->server->model, choice->prompt, choice->n_prompt);
+        fwrite(text_of(choice), 1, choice->text.n, whole->out);
+    }
+    if (whole != NULL && text_flush(whole)) {
+        json_write_bytes(t->out, whole->data, whole->size);
+    } else {
+        t->failed = true;
+    }
+    text_free(whole);
+}
+
 // The text that has not been sent, as a JSON string; with the prompt before it, if wanted.
-static void write_text(FILE * out, struct completion * c, int64_t i) {
+static void write_text(struct text * t, struct completion * c, int64_t i) {
     const struct choice *  choice = &c->job->choices[i];
     struct choice_cursor * at = &c->cursors[i];
-    struct text *          t = NULL;
-    if (c->request.echo && !at->is_begun && !c->is_chat && (t = text_new()) != NULL) {
-        put_echo(t->out, c, choice);
-        if (choice->text.n > 0) { // the data is NULL before the first text
-            fwrite(text_of(choice), 1, choice->text.n, t->out);
-        }
-        fflush(t->out);
-        json_write_bytes(out, t->data, t->size);
-        text_free(t);
+    if (c->request.echo && !at->is_begun && !c->is_chat && c->server->info.has_tokenizer) {
+        write_echo(t, c, choice);
     } else {
-        json_write_bytes(out, text_of(choice) + at->n_text, choice->text.n - at->n_text);
+        json_write_bytes(t->out, text_of(choice) + at->n_text, choice->text.n - at->n_text);
     }
     at->n_text = choice->text.n;
     at->is_begun = true;
@@ -271,9 +263,9 @@ void completion_write(struct text * t, struct completion * c) {
     for (int64_t i = 0; i < c->job->n_choices; ++i) {
         fprintf(out, "%s{\"index\":%" PRId64 ",", i > 0 ? "," : "", i);
         fputs(c->is_chat ? "\"message\":{\"role\":\"assistant\",\"content\":" : "\"text\":", out);
-        write_text(out, c, i);
+        write_text(t, c, i);
         fputs(c->is_chat ? "}" : "", out);
-        write_log_probs(t, c, i);
+        write_log_probs(t, c, i, c->job->choices[i].n_scores);
         text_send(t);
         fprintf(out, ",\"finish_reason\":%s}", reason_of(&c->job->choices[i]));
     }
@@ -292,12 +284,16 @@ static void end_event(FILE * out, const char * reason) {
     fprintf(out, ",\"finish_reason\":%s}]}\n\n", reason);
 }
 
-static void write_choice_events(struct text * t, struct completion * c, int64_t i) {
+// An event is written to memory, while the job waits.
+enum { SCORES_PER_EVENT = 512 };
+
+// Writes the next events of a choice. False: there is nothing new.
+static bool write_choice_events(struct text * t, struct completion * c, int64_t i) {
     FILE *                 out = t->out;
     const struct choice *  choice = &c->job->choices[i];
     struct choice_cursor * at = &c->cursors[i];
     if (at->is_done) {
-        return;
+        return false;
     }
     if (c->is_chat && !at->is_begun) {
         begin_event(out, c, i);
@@ -305,15 +301,18 @@ static void write_choice_events(struct text * t, struct completion * c, int64_t 
         end_event(out, "null");
         at->is_begun = true;
     }
-    const bool is_done = choice->finish != LRNN_FINISH_NONE;
-    const bool is_new = choice->text.n > at->n_text || choice->n_scores > at->n_scores ||
-                        (c->request.echo && !at->is_begun && choice->phase >= CHOICE_DECODE);
-    if ((is_new && choice->phase >= CHOICE_DECODE) || (is_done && !c->is_chat)) {
+    const int64_t n_left = choice->n_scores - at->n_scores;
+    const int64_t n = n_left < SCORES_PER_EVENT ? n_left : SCORES_PER_EVENT;
+    const bool    is_done = choice->finish != LRNN_FINISH_NONE && n == n_left;
+    const bool    is_new =
+            choice->phase >= CHOICE_DECODE &&
+            (choice->text.n > at->n_text || n > 0 || (c->request.echo && !at->is_begun));
+    if (is_new || (is_done && !c->is_chat)) {
         begin_event(out, c, i);
         fputs(c->is_chat ? "\"delta\":{\"content\":" : "\"text\":", out);
-        write_text(out, c, i);
+        write_text(t, c, i);
         fputs(c->is_chat ? "}" : "", out);
-        write_log_probs(t, c, i);
+        write_log_probs(t, c, i, n);
         end_event(out, is_done && !c->is_chat ? reason_of(choice) : "null");
     }
     if (is_done && c->is_chat) {
@@ -322,19 +321,33 @@ static void write_choice_events(struct text * t, struct completion * c, int64_t 
         end_event(out, reason_of(choice));
     }
     at->is_done = is_done;
+    return is_new;
+}
+
+static void write_error_event(FILE * out, const struct lrnn_error * err) {
+    fputs("data: ", out);
+    error_write(out, status_of(err->kind), NULL, err->text);
+    fputs("\n\ndata: [DONE]\n\n", out);
 }
 
 bool completion_write_events(struct text * t, struct completion * c) {
     const struct job * job = c->job;
     FILE *             out = t->out;
     if (job->err.kind != LRNN_ERROR_NONE) {
-        fputs("data: ", out);
-        error_write(out, status_of(job->err.kind), NULL, job->err.text);
-        fputs("\n\ndata: [DONE]\n\n", out);
+        write_error_event(out, &job->err);
         return true;
     }
     for (int64_t i = 0; i < job->n_choices; ++i) {
-        write_choice_events(t, c, i);
+        while (write_choice_events(t, c, i) && !t->failed && !text_is_large(t)) {
+        }
+        if (t->failed) { // an event is incomplete
+            struct lrnn_error err;
+            error_no_memory(&err, "the reply");
+            rewind(out);
+            t->failed = false;
+            write_error_event(out, &err);
+            return true;
+        }
         if (text_is_large(t)) {
             return false;
         }

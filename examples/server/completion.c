@@ -291,6 +291,9 @@ static bool make_job(struct completion * c, enum request_kind kind, struct http_
         choice->leader = i % r->n > 0 ? &c->job->choices[i - i % r->n] : NULL;
         if (c->server->info.has_tokenizer) {
             c->cursors[i].decoder = lrnn_decoder_new(c->server->model, !r->echo, NULL);
+            if (c->cursors[i].decoder == NULL) {
+                return no_memory(call);
+            }
         }
     }
     return true;

@@ -26,11 +26,32 @@ void text_free(struct text * t) {
     }
 }
 
+bool text_flush(struct text * t) {
+    t->failed = t->failed || fflush(t->out) != 0 || ferror(t->out);
+    return !t->failed;
+}
+
 bool text_end(struct text * t) {
-    t->failed = t->failed || fflush(t->out) != 0 || ferror(t->out) ||
-                (t->size > 0 && !http_stream_write(t->stream, t->data, t->size));
+    t->failed = !text_flush(t) || (t->size > 0 && !http_stream_write(t->stream, t->data, t->size));
     rewind(t->out);
     return !t->failed;
+}
+
+void text_detokenize(
+        struct text * t, const struct lrnn_model * model, const int32_t * tokens, int64_t n) {
+    struct lrnn_decoder * decoder = lrnn_decoder_new(model, false, NULL);
+    size_t                size;
+    if (decoder == NULL) {
+        t->failed = true;
+        return;
+    }
+    for (int64_t i = 0; i < n; ++i) {
+        const char * piece = tokens[i] >= 0 ? lrnn_decoder_push(decoder, tokens[i], &size) : "";
+        fwrite(piece, 1, tokens[i] >= 0 ? size : 0, t->out);
+    }
+    const char * piece = lrnn_decoder_end(decoder, &size);
+    fwrite(piece, 1, size, t->out);
+    lrnn_decoder_free(decoder);
 }
 
 bool text_is_large(struct text * t) {
@@ -44,7 +65,7 @@ void text_send(struct text * t) {
 }
 
 void reply_text(struct http_call * call, int status, const char * type, struct text * t) {
-    if (t == NULL || fflush(t->out) != 0 || ferror(t->out)) {
+    if (t == NULL || !text_flush(t)) {
         char         body[512];
         const size_t size = http_error_body(500, body, sizeof(body));
         http_reply(call, 500, "application/json", body, size);
@@ -76,6 +97,7 @@ static const struct {
     { 413, "invalid_request_error", "the body is too large" },
     { 414, "invalid_request_error", "the path is too long" },
     { 415, "invalid_request_error", "the content type is not application/json" },
+    { 416, "invalid_request_error", "the header Range is not a range of the reply" },
     { 429, "rate_limit_error", "the queue is full" },
     { 431, "invalid_request_error", "the headers are too large" },
     { 503, "server_error", "the server is stopping" },

@@ -14,11 +14,18 @@ struct text {
     char *               data;
     size_t               size;
     struct http_stream * stream; // NULL: the whole text is kept
-    bool                 failed; // a piece could not be sent
+    bool                 failed; // a piece could not be written or sent
 };
 
 struct text * text_new(void); // NULL: out of memory
 void text_free(struct text * t);
+
+// Completes t->data and t->size. False: something was not written, because memory is short.
+bool text_flush(struct text * t);
+
+// Writes the text of tokens; of those below 0, nothing.
+void text_detokenize(
+        struct text * t, const struct lrnn_model * model, const int32_t * tokens, int64_t n);
 
 // Sends what has been written to a text with a stream, if it is much.
 void text_send(struct text * t);

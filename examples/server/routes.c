@@ -232,10 +232,11 @@ static void handle_tokenize(struct server * s, struct http_call * call) {
     reply_json(call, 200, t);
 }
 
+enum { DETOKENIZE_MAX = 4 << 20 };
+
 static void handle_detokenize(struct server * s, struct http_call * call) {
     struct prompt        tokens;
     struct request_error error;
-    size_t               size;
     if (!has_tokenizer(s, call)) {
         return;
     }
@@ -244,27 +245,36 @@ static void handle_detokenize(struct server * s, struct http_call * call) {
         reply_error(call, error.status, error.param, "%s", error.message);
         return;
     }
-    struct text *         text = text_new();
-    struct text *         t = text_new();
-    struct lrnn_decoder * decoder = lrnn_decoder_new(s->model, false, NULL);
-    if (text != NULL && t != NULL && decoder != NULL) {
-        for (int64_t i = 0; i < tokens.n_tokens; ++i) {
-            const char * piece = lrnn_decoder_push(decoder, tokens.tokens[i], &size);
-            fwrite(piece, 1, size, text->out);
-        }
-        const char * piece = lrnn_decoder_end(decoder, &size);
-        fwrite(piece, 1, size, text->out);
-        fflush(text->out);
+    size_t n_bytes = 0; // of the text, or more
+    for (int64_t i = 0; i < tokens.n_tokens && n_bytes <= DETOKENIZE_MAX; ++i) {
+        size_t size = 0;
+        lrnn_token_bytes(s->model, tokens.tokens[i], &size);
+        n_bytes += size + 1; // a model of symbols separates them
+    }
+    if (n_bytes > DETOKENIZE_MAX) {
+        free(tokens.tokens);
+        reply_error(call, 400, "tokens",
+                "the text of the tokens may have more than %d bytes; send fewer of them",
+                DETOKENIZE_MAX);
+        return;
+    }
+    struct text * text = text_new();
+    struct text * t = text_new();
+    if (text != NULL && t != NULL) {
+        text_detokenize(text, s->model, tokens.tokens, tokens.n_tokens);
+        t->failed = !text_flush(text);
         fputs("{\"prompt\":", t->out);
         json_write_bytes(t->out, text->data, text->size);
         fputs(",\"content\":", t->out);
         json_write_bytes(t->out, text->data, text->size);
         putc('}', t->out);
+        reply_json(call, 200, t);
+    } else {
+        text_free(t);
+        reply_json(call, 500, NULL);
     }
-    lrnn_decoder_free(decoder);
     text_free(text);
     free(tokens.tokens);
-    reply_json(call, 200, t);
 }
 
 //

@@ -373,6 +373,9 @@ def test_model_without_tokenizer(lrnn):
         reply = server.complete(prompt=[1, 2, 3], max_tokens=3, temperature=0, logprobs=1)
         assert len(reply["choices"][0]["logprobs"]["token_logprobs"]) == 3
         assert reply["choices"][0]["text"] == ""
+        echo = server.complete(prompt=[1, 2, 3], max_tokens=3, temperature=0, logprobs=1, echo=True)
+        assert len(echo["choices"][0]["logprobs"]["token_logprobs"]) == 6
+        assert echo["choices"][0]["text"] == ""
         assert server.post("/v1/completions", {"prompt": "a"}).error(400)["param"] == "prompt"
         server.post("/tokenize", {"prompt": "a"}).error(400)
         server.get("/tokenizer_info").error(400)

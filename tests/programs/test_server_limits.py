@@ -1,6 +1,8 @@
 """What lrnn-server keeps for itself: memory that a small request could take, and paths of files."""
 
+import collections
 import contextlib
+import http.client
 import json
 import os
 import re
@@ -46,22 +48,66 @@ def test_large_replies_are_refused(server, stream):
     assert server.metric("prompt_tokens_total") == 0 and memory(server) < before + 32*MIB
 
 
-def test_memory_of_a_reply(server):
-    """The largest reply is sent in pieces. It is one JSON text, with everything in it."""
-    n, prompt = 11, "The old man. " * 300
-    body = {"prompt": prompt, "max_tokens": 1, "n": n, "echo": True, "logprobs": 20, "seed": 1}
+@pytest.fixture
+def forgetful(lrnn, config):
+    """A server with little memory for states, which have the scores of their tokens."""
+    with serving(lrnn, lrnn.models / MODEL, "--state-memory", 8) as server:
+        server.sanitized = config["sanitize"]
+        yield server
+
+
+@pytest.mark.parametrize("n, length, stream", [(11, 3900, False), (3, 13000, True),
+                                               (1, 42900, True)])
+def test_memory_of_a_reply(forgetful, n, length, stream):
+    """The largest reply is sent in pieces: of one JSON text, or as events of bounded size."""
+    server, prompt = forgetful, "The old man. " * (length // 13)
+    body = {"prompt": prompt, "max_tokens": 1, "n": n, "echo": True, "logprobs": 20, "seed": 1,
+            "stream": stream}
     server.complete(prompt=prompt, max_tokens=1)
     before = memory(server)
     reply = server.post("/v1/completions", body)
     assert reply.status == 200 and len(reply.body) > 50*MIB
-    choices = reply.json()["choices"]
+    choices = joined(reply, n) if stream else reply.json()["choices"]
     assert len(choices) == n
     for choice in choices:
         assert choice["text"].startswith(prompt)
+        assert choice["finish_reason"] == "length"
         for key in ("tokens", "token_logprobs", "top_logprobs", "text_offset", "content"):
             assert len(choice["logprobs"][key]) == len(prompt) + 1
+        assert choice["logprobs"]["text_offset"] == list(range(len(prompt) + 1))
     # 172 bytes per score, and doubling; the text itself would be 75 MB
     assert memory(server) < before + 40*MIB
+
+
+def joined(reply, n):
+    """The choices of a stream, whose events hold a part of the scores each."""
+    assert max(map(len, reply.body.split(b"\n\n"))) < 2*MIB
+    choices = [{"text": "", "logprobs": collections.defaultdict(list), "finish_reason": None}
+               for _ in range(n)]
+    for event in reply.events():
+        for part in event["choices"]:
+            choice = choices[part["index"]]
+            assert choice["finish_reason"] is None, "an event after the last one"
+            choice["text"] += part["text"]
+            choice["finish_reason"] = part["finish_reason"]
+            for key, values in part["logprobs"].items():
+                choice["logprobs"][key] += values
+    return choices
+
+
+def test_detokenize_is_bounded(server):
+    """A token counts its bytes and one more."""
+    most = (4 << 20) // 2
+    server.post("/detokenize", {"tokens": [65]})
+    before = memory(server)
+    for n in (most, most + 1):
+        reply = server.post("/detokenize", b'{"tokens":[' + b",".join([b"65"] * n) + b"]}")
+        if n == most:
+            assert reply.json()["content"] == "A" * n
+        else:
+            error = reply.error(400)
+            assert error["param"] == "tokens" and "more than 4194304 bytes" in error["message"]
+    assert memory(server) < before + 80*MIB
 
 
 def test_replies_to_old_clients(server):
@@ -113,6 +159,51 @@ def test_out_of_memory_is_not_the_clients_fault(lrnn, config, monkeypatch):
         server.complete(prompt="a", max_tokens=1)
         reply = server.post("/v1/completions", body)
         assert reply.error(400)["param"] == "n"  # the only fault that it has
+    finally:
+        server.kill()
+
+
+# The kinds of replies that have a text of their own, and how a whole one begins.
+TEXT = "The old man. " * 8
+WITH_TEXT = {
+    "detokenize": ("/detokenize", {"tokens": list(TEXT.encode())}, False),
+    "echo": ("/v1/completions", {"prompt": TEXT, "echo": True, "max_tokens": 1}, False),
+    "echo, stream": ("/v1/completions", {"prompt": TEXT, "echo": True, "max_tokens": 1,
+                                         "stream": True}, True)}
+
+
+def text_of_reply(reply, stream):
+    """The text of a reply; None: it is an error."""
+    if stream:
+        if "error" in (events := reply.events())[-1]:
+            assert "memory" in events[-1]["error"]["message"]
+            return None
+        return "".join(event["choices"][0]["text"] for event in events)
+    if reply.status != 200:
+        assert "memory" in reply.error(500)["message"]
+        return None
+    value = reply.json()
+    return value["content"] if "content" in value else value["choices"][0]["text"]
+
+
+@pytest.mark.parametrize("call", [1, 2, 3, -1, -2, -3])
+@pytest.mark.parametrize("kind", WITH_TEXT)
+def test_no_text_is_cut(lrnn, build, config, monkeypatch, kind, call):
+    """If a text cannot be written to memory, the reply is an error, or a stream ends early."""
+    if config["sanitize"]:
+        pytest.skip("the sanitizer must be loaded first")
+    monkeypatch.setenv("LD_PRELOAD", str(build / "tests/no-memstream.so"))
+    monkeypatch.setenv("LRNN_TEST_CALL", str(call))
+    path, body, stream = WITH_TEXT[kind]
+    server = Server(lrnn, lrnn.models / MODEL)
+    try:
+        texts = []
+        for _ in range(3):
+            texts.append(None)
+            with contextlib.suppress(*([http.client.IncompleteRead] if stream else [])):
+                texts[-1] = text_of_reply(server.post(path, body), stream)
+        assert all(text is None or text.startswith(TEXT) for text in texts), texts
+        assert texts.count(None) == 1 or (stream and None not in texts)  # the call wrote nothing
     finally:
         server.kill()
 
