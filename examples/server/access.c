@@ -75,7 +75,7 @@ static bool is_own_host(const struct access * a, const char * text) {
 static bool check_host(const struct access * a, struct http_call * call) {
     const char * host = http_header(call, "Host");
     char         quoted[96];
-    if (host == NULL || is_own_host(a, host)) { // a browser always sends it
+    if (host == NULL || is_own_host(a, host)) { // HTTP/1.0 may have none
         return true;
     }
     reply_error(call, 403, NULL,

@@ -480,7 +480,9 @@ static bool is_framed_well(const httplib::Request & request) {
     const auto   coding = request.get_header_value("Transfer-Encoding");
     const bool   has_body =
             n_codings > 0 || (n_lengths > 0 && request.get_header_value("Content-Length") != "0");
-    if (n_lengths + n_codings > 1 || headers.count("Host") > 1 ||
+    const size_t n_hosts = headers.count("Host");
+    if (n_lengths + n_codings > 1 || n_hosts > 1 ||
+            (n_hosts == 0 && request.version != "HTTP/1.0") ||
             request.path.find('\0') != std::string::npos) { // C would see another path
         return false;
     }

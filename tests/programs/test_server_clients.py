@@ -12,6 +12,8 @@ import pytest
 from server_client import Server, serving
 
 MODEL = "text-deltaproduct2-neg.gguf"
+COMPLETE = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+TOKENIZE = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\n"
 N_CLIENTS = 16
 
 
@@ -147,15 +149,15 @@ def send(server, data, timeout=20):
 
 @pytest.mark.parametrize("data", [
     b"", b"\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\x00" * 50,
-    b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 5000 + b"\r\n",
-    b"GET / HTTP/1.1\r\nA: " + b"b" * 200000 + b"\r\n\r\n",
-    b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n",
-    b"POST /v1/completions HTTP/1.1\r\nContent-Length: 1000\r\n\r\n{\"prompt\":",
-    b"POST /v1/completions HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-    b"POST /v1/completions HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n{}",
-    b"POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-    b"POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n",
-    b"POST /tokenize HTTP/1.1\r\nContent-Length: 2\r\nContent-Encoding: gzip\r\n\r\n{}",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 5000 + b"\r\n",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nA: " + b"b" * 200000 + b"\r\n\r\n",
+    b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    COMPLETE + b"Content-Length: 1000\r\n\r\n{\"prompt\":",
+    COMPLETE + b"Content-Length: -1\r\n\r\n",
+    COMPLETE + b"Content-Length: 99999999999999999999\r\n\r\n{}",
+    COMPLETE + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+    COMPLETE + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n",
+    TOKENIZE + b"Content-Length: 2\r\nContent-Encoding: gzip\r\n\r\n{}",
     b"\0" * 100000], ids=range(15))
 def test_requests_that_are_not_http(server, data):
     reply = send(server, data)
@@ -199,9 +201,9 @@ def patient(programs):
 
 def test_slow_clients_lose_their_connection(patient):
     """A request must be complete in time, also if a byte of it arrives now and then."""
-    begins = [b"", b"GET /hea", b"GET /health HTTP/1.1\r\nA: ",
-              b"POST /tokenize HTTP/1.1\r\nContent-Length: 1000\r\n\r\n{",
-              b"POST /tokenize HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n200\r\n{"]
+    begins = [b"", b"GET /hea", b"GET /health HTTP/1.1\r\nHost: localhost\r\nA: ",
+              TOKENIZE + b"Content-Length: 1000\r\n\r\n{",
+              TOKENIZE + b"Transfer-Encoding: chunked\r\n\r\n200\r\n{"]
 
     def hold(i):
         begin = begins[i // 2]
@@ -221,7 +223,7 @@ def test_client_that_does_not_read(patient):
 
     body, before = b'{"prompt": "' + b"a" * (12 << 20) + b'"}', n_files()
     with contextlib.closing(patient.socket()) as connection:
-        connection.sendall(b"POST /tokenize HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body))
+        connection.sendall(TOKENIZE + b"Content-Length: %d\r\n\r\n" % len(body))
         connection.sendall(body)
         wait_until(lambda: n_files() <= before)
         size = 0
@@ -233,13 +235,13 @@ def test_client_that_does_not_read(patient):
 
 def test_requests_on_one_connection(server):
     """Also if they arrive together."""
-    one = b"GET /health HTTP/1.1\r\n\r\n"
-    last = b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n"
+    one = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    last = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     for n in (1, 2, 5):
         assert send(server, one * n + last).count(b"HTTP/1.1 200") == n + 1
 
 
-@pytest.mark.parametrize("begin", [b"", b"POST /tokenize HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"])
+@pytest.mark.parametrize("begin", [b"", TOKENIZE + b"Content-Length: 9\r\n\r\n{"])
 def test_1000_held_connections(lrnn, begin):
     """Others are served while they are held, and a running request keeps its connection."""
     with serving(lrnn, lrnn.models / MODEL, "--connections", 64, "--timeout", 600) as server:
