@@ -511,7 +511,8 @@ static bool read_logprobs(struct request * r, enum request_kind kind, const stru
 
 static bool read_grammar(struct request * r, const char * field, struct json_value v,
         enum lrnn_grammar_kind kind, struct request_error * error) {
-    if (!is_set(v) || (v.kind == JSON_STRING && v.size == 2)) { // "" asks for nothing
+    const bool is_schema = kind == LRNN_GRAMMAR_JSON_SCHEMA;
+    if (!is_set(v) || (v.kind == JSON_STRING && v.size == 2 && !is_schema)) { // "": no grammar
         return true;
     }
     if (r->grammar != NULL) {
@@ -521,7 +522,7 @@ static bool read_grammar(struct request * r, const char * field, struct json_val
     }
     r->grammar_kind = kind;
     r->grammar_field = field;
-    if (kind == LRNN_GRAMMAR_JSON_SCHEMA) { // the JSON text as it is
+    if (is_schema) { // the JSON text as it is
         r->grammar = malloc(v.size + 1);
         if (r->grammar == NULL) {
             return request_no_memory(error);

@@ -8,6 +8,7 @@
 #include "generate/grammar.h"
 
 #include "base/error.h"
+#include "generate/schema.h"
 
 #include <xgrammar/xgrammar.h>
 
@@ -324,6 +325,9 @@ struct lrnn_grammar * lrnn_grammar_new(struct lrnn_grammars * grammars, enum lrn
         const char * text, size_t size, struct lrnn_error * err) {
     if (size > MAX_TEXT) {
         error_bad_input(err, "the grammar has %zu bytes; expected at most %zu", size, MAX_TEXT);
+        return nullptr;
+    }
+    if (kind == LRNN_GRAMMAR_JSON_SCHEMA && !schema_check(text, size, err)) {
         return nullptr;
     }
     try {

@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import itertools
+import json
 import os
 import re
 import subprocess
@@ -306,6 +307,67 @@ def test_arguments_that_c_would_cut(lrnn, model, session, tmp_path):
     with pytest.raises(TypeError, match="unknown parameter 'n_sequences'; expected one of n_thr"):
         lrnn.Session(model, n_sequences=2)
     assert session.length() == 2 and not list(tmp_path.iterdir())
+
+
+# ---- Grammars ------------------------------------------------------------------------------------
+
+@pytest.fixture
+def grammars(config):
+    if not config["grammar"]:
+        pytest.skip("configured with LRNN_GRAMMAR=OFF")
+
+
+SCHEMA = {"type": "object", "required": ["n", "s"], "properties": {
+    "n": {"type": "integer", "minimum": 0, "maximum": 99}, "s": {"enum": ["a", "\u00e9"]}}}
+
+
+def is_object(text):
+    return isinstance(json.loads(text), dict)
+
+
+def fits_schema(text):
+    value = json.loads(text)
+    return list(value) == ["n", "s"] and 0 <= value["n"] <= 99 and value["s"] in ("a", "\u00e9")
+
+
+@pytest.mark.parametrize("form, accepts", [
+    ({"regex": "[a-f]{5}|\u00e9{3}"}, re.compile("[a-f]{5}|\u00e9{3}").fullmatch),
+    ({"regex": b"ab{3}"}, re.compile("ab{3}").fullmatch),
+    ({"gbnf": 'root ::= "see" (" " [xy])+ "."'}, re.compile("see( [xy])+[.]").fullmatch),
+    ({"json_schema": SCHEMA}, fits_schema), ({"json_schema": json.dumps(SCHEMA)}, fits_schema),
+    ({"json": True}, is_object)])
+def test_grammar(lrnn, grammars, model, session, form, accepts):
+    """Generated texts are accepted, and differ; a grammar serves several generations."""
+    with lrnn.Grammar(model, **form) as grammar:
+        texts = []
+        for seed in range(6):
+            session.reset()
+            with lrnn.Generation(session, grammar=grammar, max_tokens=4000, seed=seed,
+                                 temperature=1.2) as generation:
+                texts.append("".join(generation.run("It is ")))
+                assert generation.finish == "grammar", texts[-1][:200]
+    assert all(map(accepts, texts)), texts
+    assert len(set(texts)) > 1 or form == {"regex": b"ab{3}"}
+
+
+@pytest.mark.parametrize("form", [
+    {}, {"json": False}, {"regex": "a", "json": True}, {"regex": "a", "gbnf": 'root ::= "a"'},
+    {"json_schema": {}, "json": True}, {"regex": 3}, {"json_schema": {1, 2}}])
+def test_grammar_of_another_form(lrnn, grammars, model, form):
+    with pytest.raises(TypeError):
+        lrnn.Grammar(model, **form)
+    with pytest.raises(TypeError, match="expected a Model"):
+        lrnn.Grammar(None, regex="a")
+
+
+@pytest.mark.parametrize("form, words", [
+    ({"regex": "(a"}, "parenthesis"), ({"gbnf": "root ::= x"}, "not defined"),
+    ({"json_schema": {"type": "strin"}}, "strin"), ({"json_schema": "{"}, "JSON"),
+    ({"json_schema": 3}, "an object"), ({"json_schema": {"not": {}}}, "not supported"),
+    ({"regex": "(a|b)" * 300000}, "at most")])
+def test_bad_grammar(lrnn, grammars, model, form, words):
+    with pytest.raises(lrnn.InputError, match=words):
+        lrnn.Grammar(model, **form)
 
 
 # ---- Lifetimes -----------------------------------------------------------------------------------

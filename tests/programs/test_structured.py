@@ -20,13 +20,13 @@ GBNF_RE = r"(see|hear)( ([a-c]+|)){1,2}[.!]"
 
 
 @pytest.fixture(scope="module")
-def programs(programs_in, root, tmp_path_factory):
+def programs(programs_in, root, config, tmp_path_factory):
+    if not config["grammar"]:
+        pytest.skip("configured with LRNN_GRAMMAR=OFF")
     lrnn = programs_in(tmp_path_factory.mktemp("structured"))
     lrnn.model = root / "models" / MODEL
     (lrnn.work / "s.json").write_text(json.dumps(SCHEMA))
     (lrnn.work / "g.gbnf").write_text(GBNF)
-    if "without grammars" in lrnn.start("lrnn-cli", "-m", lrnn.model, "-p", "", "--json").stderr:
-        pytest.skip("built without grammars")
     return lrnn
 
 
@@ -105,7 +105,17 @@ def test_states(programs):
     ("--json-schema", '{"$ref": "#"}', "no token"),
     ("--json-schema", '{"not": {"type": "string"}}', "not supported"),
     ("--json-schema", '{"allOf": [{"type": "object"}, {"type": "array"}]}', "allOf"),
-    ("--json-schema", '{"type":"array","items":'*20000 + "{}" + "}"*20000, "depth")])
+    ("--json-schema", '{"type":"array","items":'*20000 + "{}" + "}"*20000, "deeper than 256"),
+    ("--json-schema", '{"anyOf": [{"type": "object"}], "properties": {"a": {}}}',
+     "'properties' beside 'anyOf'"),
+    ("--json-schema", '{"required": ["a"], "oneOf": [{"type": "object"}]}',
+     "'required' beside 'oneOf'"),
+    ("--json-schema", '{"properties": {"a": {"items": [{"$ref": "#", "minLength": 1}]}}}',
+     "'minLength' beside '$ref'"),
+    ("--json-schema", '{"allOf": [{"anyOf": [{"enum": [1], "const": 1}]}]}',
+     "'const' beside 'enum'"),
+    ("--json-schema", '{"$defs": {"a": {"const": 1, "minimum": 2}}, "$ref": "#/$defs/a"}',
+     "'minimum' beside 'const'")])
 def test_refused(programs, option, text, words):
     if option != "--regex":
         (programs.work / "bad").write_text(text)
@@ -113,6 +123,19 @@ def test_refused(programs, option, text, words):
     error = programs.fail(programs.Code.USAGE, "lrnn-cli", "-m", programs.model, "-p", "a", option,
                           text)
     assert words in error
+
+
+def test_names_and_values_are_not_keywords(programs):
+    """A property may have the name of a keyword; types, titles and defaults stand anywhere."""
+    names = {"anyOf": {"type": "string", "enum": ["x"], "title": "t"}, "required": {
+        "anyOf": [{"type": "null"}, {"$ref": "#/$defs/c", "description": "d", "default": {}}],
+        "default": {"anyOf": 1, "properties": 2}}, "enum": {"const": {"$ref": 1, "required": 2}}}
+    (programs.work / "names.json").write_text(json.dumps({
+        "type": "object", "properties": names, "required": list(names), "title": "t",
+        "$defs": {"c": {"type": "boolean"}}}))
+    value = json.loads(generate(programs, "--json-schema", "names.json").stdout)
+    assert list(value) == list(names) and value["required"] in (None, True, False)
+    assert (value["anyOf"], value["enum"]) == ("x", {"$ref": 1, "required": 2})
 
 
 def compile_time(lrnn, option, text):
@@ -172,9 +195,11 @@ def complete(server, **fields):
                                            "seed": 1} | fields)
 
 
+FORM = {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": SCHEMA}}
+
+
 def test_server(server):
-    form = {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": SCHEMA}}
-    reply = complete(server, response_format=form, n=3, logprobs=1).json()
+    reply = complete(server, response_format=FORM, n=3, logprobs=1).json()
     assert len({c["text"] for c in reply["choices"]}) == 3
     for choice in reply["choices"]:
         check_schema(choice["text"])
@@ -183,14 +208,58 @@ def test_server(server):
                      max_tokens=2000).json()
     assert isinstance(json.loads(reply["choices"][0]["text"]), dict)
     assert re.fullmatch(GBNF_RE, complete(server, grammar=GBNF).json()["choices"][0]["text"])
-    for fields in ({}, {"stream": True}):
-        assert complete(server, regex="[a-f]{9}", **fields).status == 200
+
+
+def streamed(reply):
+    return "".join(event["choices"][0]["text"] for event in reply.events())
+
+
+def test_server_streams(server):
+    for seed in range(1, 9):
+        text = streamed(complete(server, regex="[a-f]{9}|\u00e9{5}", seed=seed, stream=True))
+        assert re.fullmatch("[a-f]{9}|\u00e9{5}", text), text
+        check_schema(streamed(complete(server, response_format=FORM, seed=seed, stream=True)))
+
+
+def test_server_drafts_and_states(programs):
+    """With Q8_0 matrices drafts change nothing, also after a named state."""
+    programs.run("lrnn-quantize", programs.model, "server.gguf", "Q8_0", "--allow-requantize")
+    prompt = "aab aab aab "
+    fields = {"prompt": prompt, "regex": "(aab )*end", "logprobs": 2, "temperature": 1}
+    found, calls = [], []
+    for options in ([], ["--draft-lookup", 16]):
+        with serving(programs, "server.gguf", "--state-dir", "states", *options) as server:
+            whole = complete(server, **fields).json()["choices"][0]
+            calls.append(server.metric("eval_calls_total"))
+            assert re.fullmatch("(aab )*end", whole["text"]) and whole["finish_reason"] == "stop"
+            server.post("/states/aab", {"prompt": prompt})
+            after = complete(server, **fields | {"prompt": "", "state": "aab"}).json()["choices"][0]
+            assert after["text"] == whole["text"]
+            assert after["logprobs"]["content"] == whole["logprobs"]["content"]
+            assert streamed(complete(server, **fields, stream=True)) == whole["text"]
+            found.append((whole, after))
+    assert found[0] == found[1] and calls[1] < calls[0]
+
+
+def test_server_limits_a_token(server):
+    """A grammar that reads a text in too many ways ends its request, and only this one."""
+    def ways(i):
+        return " | ".join(f"r{(7*i + k) % 60} r{(3*i + 5*k + 1) % 60}" for k in range(8))
+
+    hostile = "root ::= r0\n" + "".join(f'r{i} ::= {ways(i)} | "a"\n' for i in range(60))
+    slow = "finding what the grammar allows next takes more than 1 s of processor time"
+    assert slow in complete(server, grammar=hostile).error(400)["message"]
+    assert slow in complete(server, grammar=hostile, stream=True).events()[-1]["error"]["message"]
+    assert re.fullmatch("a{20}", complete(server, regex="a{20}").json()["choices"][0]["text"])
 
 
 @pytest.mark.parametrize("field, value, words", [
     ("regex", "(a", "parenthesis"), ("regex", 3, "string"), ("grammar", "a", "not valid"),
     ("response_format", "json", "an object"), ("response_format", {"type": "xml"}, "json_schema"),
     ("response_format", {"type": "json_schema"}, "schema"),
+    ("response_format", {"type": "json_schema", "json_schema": {"schema": ""}}, "an object"),
+    ("response_format", {"type": "json_schema", "json_schema": {"schema": "a"}}, "an object"),
+    ("response_format", {"type": "json_object", "schema": ""}, "an object"),
     ("response_format", {"type": "json_schema", "json_schema": {"schema": {"type": "x"}}}, "x")])
 def test_server_refuses(server, field, value, words):
     error = complete(server, **{field: value}).error(400)
