@@ -3,6 +3,7 @@
 // A message is a node of a tree: another answer, or an edited question, is a sibling. `last` is the
 // child that was opened last; the conversation on the screen is the path of these. An answer has
 // tokens { bytes, logprob }, and its figures: n, speed. `bare`: no thinking section was wanted.
+// `isCut`: the limit of tokens ended it.
 
 const newChat = () => ({ parent: null, children: [], last: null });
 let talk = newChat(), editing = null;
@@ -68,17 +69,23 @@ async function answer(question) {
     update();
     say("Answering");
     try {
-        const start = performance.now();
+        let start, n;               // when the first tokens came, after the prompt, and how many
         const response = await request("/v1/chat/completions", body, running.signal);
         for await (const event of events(response)) {
             for (const choice of event.choices) {
                 message.text += choice.delta.content || "";
+                message.isCut = choice.finish_reason === "length";
                 for (const item of (choice.logprobs && choice.logprobs.content) || []) {
                     message.tokens.push({ bytes: bytesOf(item), logprob: item.logprob });
                 }
             }
             message.n = message.tokens.length;
-            message.speed = message.n / (performance.now() - start) * 1000;
+            if (start) {
+                message.speed = (message.n - n) / (performance.now() - start) * 1000;
+            } else if (message.n) {
+                start = performance.now();
+                n = message.n;
+            }
             update();
         }
         say(figures(message));
@@ -91,7 +98,9 @@ async function answer(question) {
     }
 }
 
-const figures = m => m.n ? `${m.n} tokens, ${m.speed.toPrecision(3) / 1} tokens/s` : "";
+const figures = m => !m.n ? "" : `${m.n} tokens`
+    + (m.speed ? `, ${m.speed.toPrecision(3) / 1} tokens/s` : "")
+    + (m.isCut ? ", cut off by the token limit" : "");
 
 // ---- Messages on the screen
 
@@ -211,7 +220,7 @@ function renderMessage(message) {
 
 // What a message looks like depends on this.
 const lookOf = m => JSON.stringify([m.text.length, m.n, m.parent.children.length,
-    m.parent.children.indexOf(m), m.children.length, editing === m, $("shade").checked,
+    m.parent.children.indexOf(m), m.children.length, m.isCut, editing === m, $("shade").checked,
     running !== null]);
 
 function renderChat() {
@@ -240,7 +249,7 @@ function saveChat() {
         for (const child of node.children) {
             index.set(child, rows.length);
             rows.push([index.get(node), child.role, child.text, child.n, child.speed || 0,
-                child.bare ? 1 : 0, node.last === child ? 1 : 0]);
+                child.bare ? 1 : 0, node.last === child ? 1 : 0, child.isCut ? 1 : 0]);
             queue.push(child);
         }
     }
@@ -257,9 +266,10 @@ function loadChat() {
     try { saved = JSON.parse(localStorage.getItem("lrnn.chat")); } catch { /* none */ }
     if (!saved || saved.model !== props.model) return;
     const nodes = [], opened = [];
-    for (const [parent, role, text, n, speed, bare, isLast] of saved.rows) {
+    for (const [parent, role, text, n, speed, bare, isLast, isCut] of saved.rows) {
         const message = addMessage(nodes[parent] || talk, role, text);
-        nodes.push(Object.assign(message, { n, speed, bare: Boolean(bare) }));
+        nodes.push(Object.assign(message, { n, speed, bare: Boolean(bare),
+            isCut: Boolean(isCut) }));
         if (isLast) opened.push(message);
     }
     for (const message of opened) message.parent.last = message;

@@ -1,6 +1,7 @@
 """The chat of lrnn-server's page in a real browser. Skipped if there is none."""
 
 import json
+import re
 
 import pytest
 from server_client import serving
@@ -24,6 +25,9 @@ class ChatPage(Page):
         """(role, text) of every message on the screen."""
         return [tuple(m) for m in self.eval(
             f"{MESSAGES}.map(e => [e.message.role, e.message.text])")]
+
+    def figures(self, i):
+        return self.eval(f"{MESSAGES}[{i}].querySelector('.figures').textContent")
 
     def press(self, i, label):
         """Clicks a button of message i."""
@@ -78,9 +82,46 @@ def test_conversation(page):
     body = page.last_body()
     assert body["messages"] == [{"role": r, "content": t} for r, t in messages[:3]]
     assert body["max_tokens"] == 24 and "n" not in body
-    figures = page.eval(f"{MESSAGES}[3].querySelector('.figures').textContent")
-    assert figures.endswith(" tokens/s") and 1 <= int(figures.split()[0]) <= 24
+    assert 1 <= int(page.figures(3).split()[0]) <= 24
     assert page.eval("document.activeElement.id") == "say"
+
+
+CUT = ", cut off by the token limit"
+
+
+def test_limit_of_tokens(page):
+    """An answer that the limit has ended is marked, also after a reload; others are not."""
+    page.ask("Hello")
+    assert page.figures(1).startswith("24 tokens") and page.figures(1).endswith(CUT)
+    page.browser.open(page.url)
+    page.wait(f"isChat && {MESSAGES}.length === 2")
+    assert page.figures(1).endswith(CUT)
+    page.eval("""request = async () => new Response('data: ' + [
+        { delta: { content: 'a' },
+          logprobs: { content: [{ token: 'a', logprob: 0, bytes: [97] }] } },
+        { delta: {}, finish_reason: 'stop' }].map(choice => JSON.stringify({ choices: [choice] }))
+        .join('\\n\\ndata: ') + '\\n\\n')""")
+    page.ask("Again")
+    assert page.figures(3) == "1 tokens"
+
+
+def test_speed_is_that_of_the_answer(page):
+    """The time of the prompt does not count: 2 s here, before ten tokens in 0.2 s."""
+    page.eval("""request = async () => new Response(new ReadableStream({ async start(to) {
+        const wait = ms => new Promise(resolve => setTimeout(resolve, ms));
+        const put = choice => to.enqueue(new TextEncoder().encode('data: ' + JSON.stringify({
+            choices: [{ index: 0, logprobs: null, finish_reason: null, ...choice }] }) + '\\n\\n'));
+        put({ delta: { role: 'assistant', content: '' } });
+        await wait(2000);
+        for (let i = 0; i < 10; i++, await wait(20)) put({ delta: { content: 'a' }, logprobs:
+            { content: [{ id: 97, token: 'a', logprob: -1, bytes: [97] }] } });
+        put({ delta: {}, finish_reason: 'stop' });
+        to.close();
+    } }))""")
+    page.ask("Hello")
+    assert page.messages()[1] == ("assistant", "a" * 10)
+    found = re.fullmatch(r"10 tokens, ([\d.]+) tokens/s", page.figures(1))
+    assert float(found.group(1)) > 5
 
 
 def test_system_prompt(page):
