@@ -1,10 +1,14 @@
 """States of lrnn-server: named ones are resumed bit for bit, stored ones change no result."""
 
 import concurrent.futures
+import contextlib
+import http.client
 import os
-import struct
 import resource
 import signal
+import struct
+import threading
+import time
 
 import pytest
 from server_client import Server, cached, serving
@@ -194,12 +198,38 @@ def test_long_prompts_store_states_on_the_way(lrnn):
 
 
 def test_signal_during_save(lrnn):
-    """SIGTERM leaves complete files only."""
+    """SIGTERM while clients save states: whole files only, and every save that succeeded."""
     server = Server(lrnn, lrnn.models / MODEL, "--state-dir", "states")
-    server.post("/states/a", {"prompt": PROMPT})
-    server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(30) == 0
-    assert os.listdir(lrnn.work / "states") == ["a.state"]
+    saves, is_over = [], threading.Event()  # (begin, end, name, status)
+
+    def save(client):
+        for i in range(1000):
+            name, begin, status = f"s{client}-{i}", time.monotonic(), None
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                status = server.post(f"/states/{name}", {"prompt": PROMPT + name}).status
+            saves.append((begin, time.monotonic(), name, status))
+            if is_over.is_set():
+                break
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        clients = [pool.submit(save, client) for client in range(8)]
+        while len(saves) < 40:
+            time.sleep(0.001)
+        stopped = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(60) == 0
+        is_over.set()
+        for client in clients:
+            client.result()
+    saved = {name for _, _, name, status in saves if status == 200}
+    assert {status for *_, status in saves} <= {200, 503, None} and len(saved) >= 40
+    assert any(begin < stopped < end and name in saved for begin, end, name, _ in saves)
+    files = os.listdir(lrnn.work / "states")
+    assert {f"{name}.state" for name in saved} <= set(files)
+    assert all(name.endswith(".state") for name in files)
+    with serving(lrnn, lrnn.models / MODEL, "--state-dir", "states") as server:
+        assert all(state["is_usable"] for state in server.get("/states").json()["states"])
+        assert all(server.post(f"/states/{name}/load").status == 200 for name in saved)
 
 
 def test_parallel_saves_of_one_state(server, lrnn):
