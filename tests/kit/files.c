@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 uint8_t * test_read_file(const char * path, size_t * size) {
     char *            data;
@@ -32,6 +33,17 @@ void test_write_file(const char * path, const void * data, size_t size) {
         printf("FAILED: %s cannot be written: %s\n", path, strerror(errno));
         exit(1);
     }
+}
+
+const char * test_own_path(char * path, size_t size, const char * name) {
+    const char * dot = strrchr(name, '.');
+    const int    n =
+            snprintf(path, size, "%.*s-%ld%s", (int) (dot - name), name, (long) getpid(), dot);
+    if (n < 0 || (size_t) n >= size) {
+        printf("FAILED: no room for the path of %s\n", name);
+        exit(1);
+    }
+    return path;
 }
 
 bool test_same_files(const char * a, const char * b) {

@@ -15,6 +15,10 @@ extern "C" {
 uint8_t * test_read_file(const char * path, size_t * size);
 void test_write_file(const char * path, const void * data, size_t size);
 
+// Writes to `path` the name of a file in the working folder that no other process uses:
+// "test-x.gguf" becomes "test-x-4711.gguf". Returns `path`.
+const char * test_own_path(char * path, size_t size, const char * name);
+
 bool test_same_files(const char * a, const char * b);
 
 #ifdef __cplusplus

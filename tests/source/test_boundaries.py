@@ -219,3 +219,12 @@ def test_private_names_have_no_prefix(root, lrnn_h):
             for name in sorted(set(re.findall(r"\blrnn_\w+", text)) - public):
                 bad.append(f"{path.relative_to(root)}: {name}")
     nothing(bad, "private names with the prefix lrnn_")
+
+
+def test_runs_of_a_unit_test_share_no_file(root):
+    """Two runs in one folder do not disturb each other: test_own_path makes their names."""
+    found = []
+    for path in c_files(root / "tests/unit"):
+        text = re.sub(r"test_own_path\([^;]*;", "", path.read_text())
+        found += [f"{path.name}: {name}" for name in re.findall(r'"test-[\w-]+\.\w+"', text)]
+    nothing(found, "files with a fixed name")

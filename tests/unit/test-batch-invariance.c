@@ -8,6 +8,7 @@
 
 #include "ggml.h"
 #include "kit/check.h"
+#include "kit/files.h"
 #include "kit/golden.h"
 #include "kit/model-edit.h"
 #include "kit/rng.h"
@@ -18,8 +19,8 @@
 
 enum { N_SEQS = 3, N_TOKENS = 40, N_REWIND = 3, MAX_CALLS = 96, MAX_PART = 5 };
 
-static const double       LIMIT_F32 = 1e-4; // absolute difference of logits, which are 1 to 10
-static const char * const path = "test-batch-invariance.gguf";
+static const double LIMIT_F32 = 1e-4; // absolute difference of logits, which are 1 to 10
+static char         path[64];
 
 // One call for one sequence: rewind, then append tokens. The same alone and in a batch.
 struct turn {
@@ -133,7 +134,7 @@ static void compare_copies(
     int32_t                      tokens[N];
     char                         state[64];
     struct lrnn_error            err = { LRNN_ERROR_NONE, "" };
-    snprintf(state, sizeof(state), "test-batch-invariance-%ld.state", (long) getpid());
+    test_own_path(state, sizeof(state), "test-batch-invariance.state");
     for (int i = 0; i < N; ++i) {
         tokens[i] = (int32_t) ((7 * i + 3) % info.n_vocab);
     }
@@ -328,6 +329,7 @@ int main(void) {
     struct test        t = { 0 };
     struct golden_list list;
     golden_list_load(&list);
+    test_own_path(path, sizeof(path), "test-batch-invariance.gguf");
     for (int i = 0; i < list.n; ++i) {
         test_model(&t, &list.models[i]);
     }

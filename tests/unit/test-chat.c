@@ -58,7 +58,7 @@ static struct lrnn_model * load(
         struct test * t, const char * from, const char * key, const char * text) {
     char              path[64];
     struct lrnn_error err = { LRNN_ERROR_NONE, "" };
-    snprintf(path, sizeof(path), "test-chat-%ld.gguf", (long) getpid());
+    test_own_path(path, sizeof(path), "test-chat.gguf");
     struct lrnn_model * model =
             make_model(from, path, key, text) ? lrnn_model_load(path, NULL, &err) : NULL;
     test_check(t, model != NULL, "%s: %s", path, err.text);

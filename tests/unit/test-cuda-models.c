@@ -9,6 +9,7 @@
 
 #include "file/quantize.h"
 #include "kit/check.h"
+#include "kit/files.h"
 #include "kit/golden.h"
 #include "kit/nmse.h"
 #include "kit/rng.h"
@@ -381,8 +382,8 @@ int main(int argc, char ** argv) {
     const bool small = argc > 1 && strcmp(argv[1], "--small") == 0;
     const bool wide = argc > 1 && strcmp(argv[1], "--wide") == 0;
     const bool in_long = argc > 1 && strcmp(argv[1], "--long") == 0;
-    snprintf(out, sizeof(out), "test-cuda-models-%d.gguf", (int) getpid());
-    snprintf(rounded, sizeof(rounded), "test-cuda-models-%d-f32.gguf", (int) getpid());
+    test_own_path(out, sizeof(out), "test-cuda-models.gguf");
+    test_own_path(rounded, sizeof(rounded), "test-cuda-models-f32.gguf");
     if (small) {
         setenv("LRNN_CUDA_MEMORY", "20000", 1);
     }

@@ -4,6 +4,7 @@
 // with the same CPU kernels.
 
 #include "kit/check.h"
+#include "kit/files.h"
 #include "kit/golden.h"
 #include "kit/loopback-server.h"
 #include "lrnn.h"
@@ -259,7 +260,7 @@ int main(void) {
                 ggml_backend_dev_name(ggml_backend_reg_dev_get(reg, 0)));
     }
     snprintf(b.both, sizeof(b.both), "%s,%s", b.names[0], b.names[1]);
-    snprintf(b.state_path, sizeof(b.state_path), "test-devices-%ld.state", (long) getpid());
+    test_own_path(b.state_path, sizeof(b.state_path), "test-devices.state");
 
     golden_list_load(&b.golden);
     for (int i = 0; i < b.golden.n; ++i) {

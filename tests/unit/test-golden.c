@@ -366,13 +366,13 @@ static void test_setting(struct test * t, const struct golden * g, struct lrnn_m
 // Every tensor matters
 //
 
-static const char * const spoiled_path = "test-golden-spoiled.gguf"; // in the build directory
-
 // The difference from the golden logits with a model file of these bytes.
 static double spoiled(struct run * r, const char * file, size_t size) {
     double d = NAN;
-    test_write_file(spoiled_path, file, size);
-    r->model = lrnn_model_load(spoiled_path, NULL, &r->err);
+    char   path[64];
+    test_own_path(path, sizeof(path), "test-golden.gguf");
+    test_write_file(path, file, size);
+    r->model = lrnn_model_load(path, NULL, &r->err);
     if (ok(r, r->model != NULL)) {
         r->session = lrnn_session_new(r->model,
                 &(struct lrnn_session_params) {
@@ -432,7 +432,6 @@ static double least_seen(struct test * t, const struct golden * g) {
             memcpy(data, values, n * sizeof(float));
             free(values);
         }
-        remove(spoiled_path);
     }
     gguf_free(gguf);
     free(file);

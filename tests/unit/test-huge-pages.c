@@ -6,6 +6,7 @@
 #include "file/huge-pages.h"
 #include "file/quantize.h"
 #include "kit/check.h"
+#include "kit/files.h"
 #include "kit/golden.h"
 #include "lrnn.h"
 #include "model/model.h"
@@ -59,9 +60,10 @@ static void check_advise(struct test * t) {
 
 // Blocks 1 and 2 of a mapped file are replaced, in two steps.
 static void check_replace(struct test * t) {
-    const char * path = "test-huge-pages.bin";
     const size_t size = (size_t) BLOCKS * HUGE_PAGE;
     uint8_t *    want = malloc(size);
+    char         path[64];
+    test_own_path(path, sizeof(path), "test-huge-pages.bin");
     for (size_t i = 0; i < size; i += sizeof(uint32_t)) {
         const uint32_t x = (uint32_t) (i * 2654435761u) ^ (uint32_t) (i >> 7);
         memcpy(want + i, &x, sizeof(x));
@@ -114,11 +116,12 @@ static float * logits_of(struct test * t, const char * path, bool no_huge_pages)
 
 // A model of several blocks, once in huge pages and once in the file.
 static void check_model(struct test * t) {
-    const char *                 out = "test-huge-pages.gguf";
+    char                         out[64];
     struct lrnn_error            err = { LRNN_ERROR_NONE, "" };
     struct quantize_plan         plan = { 0 };
     const struct quantize_params params = { .type = quantize_type_find("F32"),
         .allow_requantize = true };
+    test_own_path(out, sizeof(out), "test-huge-pages.gguf");
     struct model_file * file = model_file_open(LRNN_MODELS "/text-deltaproduct2-neg.gguf", &err);
     if (test_check(t,
                 file != NULL && quantize_plan_make(&plan, file, &params, &err) &&

@@ -9,13 +9,13 @@
 #include "file/model-file.h"
 #include "file/quantize-policy.h"
 #include "kit/check.h"
+#include "kit/files.h"
 #include "kit/golden.h"
 #include "lrnn.h"
 
 static bool collect(const struct golden * g, struct lrnn_model * model, int64_t cut,
         struct imatrix * im, struct lrnn_error * err) {
-    static const char path[] = "test-imatrix.gguf";
-
+    char                             path[64];
     struct lrnn_imatrix *            collected = lrnn_imatrix_new(model, NULL);
     const struct lrnn_session_params params = {
         .n_threads = 1,
@@ -32,6 +32,7 @@ static bool collect(const struct golden * g, struct lrnn_model * model, int64_t 
     }
     lrnn_session_free(s);
     *im = (struct imatrix) { 0 };
+    test_own_path(path, sizeof(path), "test-imatrix.gguf");
     ok = ok && lrnn_imatrix_save(collected, path, "golden", 1, g->n_tokens, err) &&
          imatrix_read(im, path, err);
     lrnn_imatrix_free(collected);
@@ -77,11 +78,12 @@ static void sums_from_file(const struct golden * g, const float * embd, const fl
 // Weights by hand: Σ x² / count, at least a millionth of the mean, so that no column is ignored. A
 // file with a negative sum is refused.
 static void check_weights(struct test * t) {
-    static const char  path[] = "test-imatrix-weights.gguf";
     static const float x[2 * 4] = { 1.0f, 0.0f, 2.0f, 3.0f, 1.0f, 0.0f, 0.0f, 1.0f };
     struct imatrix     m = { 0 }, again;
     float              w[4] = { 0.0f };
+    char               path[64];
     struct lrnn_error  err = { LRNN_ERROR_NONE, "" };
+    test_own_path(path, sizeof(path), "test-imatrix-weights.gguf");
     if (!test_check(t, imatrix_add(&m, "a.weight", 4, 2, 1, x, 2, &err), "%s", err.text)) {
         return;
     }

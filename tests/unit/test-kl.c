@@ -6,12 +6,13 @@
 #include "file/quantize.h"
 #include "ggml.h"
 #include "kit/check.h"
+#include "kit/files.h"
 #include "kit/golden.h"
 #include "kit/rng.h"
 
 #include <unistd.h>
 
-static const char QUANTIZED[] = "test-kl.gguf";
+static char quantized[64]; // path of a model
 
 //
 // One position
@@ -96,7 +97,7 @@ static bool quantize(const char * path, const char * type) {
     struct quantize_params params = { .type = quantize_type_find(type), .n_threads = 1 };
     struct model_file *    file = model_file_open(path, &err);
     const bool             ok = file != NULL && quantize_plan_make(&plan, file, &params, &err) &&
-                    quantize_run(&plan, file, &params, QUANTIZED, NULL, NULL, &err);
+                    quantize_run(&plan, file, &params, quantized, NULL, NULL, &err);
     quantize_plan_free(&plan);
     model_file_free(file);
     return ok;
@@ -139,7 +140,7 @@ static void test_models(struct test * t) {
         }
         struct lrnn_session * sessions[3] = {
             open_session(g->path, &models[0]),
-            open_session(QUANTIZED, &models[1]),
+            open_session(quantized, &models[1]),
             open_session(g->path, &models[2]),
         };
         uint8_t * scored = malloc((size_t) g->n_tokens);
@@ -197,7 +198,7 @@ static void test_models(struct test * t) {
     test_worst_print(&worst);
     printf("%d positions\n", n_seen);
     golden_list_free(&list);
-    unlink(QUANTIZED);
+    unlink(quantized);
 }
 
 //
@@ -242,6 +243,7 @@ static void test_summary(struct test * t) {
 
 int main(void) {
     struct test t = { 0 };
+    test_own_path(quantized, sizeof(quantized), "test-kl.gguf");
     test_position(&t);
     test_models(&t);
     test_summary(&t);

@@ -280,7 +280,8 @@ static void rejected_path(struct test * t, const char * path, const char * sente
 }
 
 static void check_paths(struct test * t) {
-    const char * path = "test-model-file.tmp";
+    char path[64];
+    test_own_path(path, sizeof(path), "test-model-file.tmp");
     unlink(path);
     rejected_path(t, path, "No such file or directory");
     rejected_path(t, ".", "found a directory; expected a regular file");
@@ -403,8 +404,9 @@ static bool same_value(const struct gguf_context * gguf, int64_t i, const struct
 }
 
 static void check_round_trips(struct test * t) {
-    const char *    path = "test-model-file.gguf";
     struct test_rng r = { 4 };
+    char            path[64];
+    test_own_path(path, sizeof(path), "test-model-file.gguf");
     for (int round = 0; round < 500; ++round) {
         struct ggml_context * ctx = ggml_init((struct ggml_init_params) { .mem_size = 1 << 20 });
         struct gguf_context * gguf = random_gguf(&r, ctx);
@@ -456,12 +458,13 @@ static long resident_kb(const char * path) {
 
 // A released tensor uses no memory, and its data are still there.
 static void check_release(struct test * t) {
-    const char *          path = "test-model-file-release.gguf";
+    char                  path[64];
     const int64_t         n = 1 << 18;
     struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
     struct ggml_context * ctx = ggml_init((struct ggml_init_params) { .mem_size = 4 << 20 });
     struct gguf_context * gguf = gguf_init_empty();
     struct ggml_tensor *  x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, n);
+    test_own_path(path, sizeof(path), "test-model-file-release.gguf");
     memset(x->data, 7, ggml_nbytes(x));
     ggml_set_name(x, "x");
     gguf_add_tensor(gguf, x);

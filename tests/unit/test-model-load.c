@@ -442,7 +442,8 @@ int main(int argc, char ** argv) {
         golden_list_free(&list);
         return 0;
     }
-    char path[1024] = "test-model-load.gguf"; // in the build directory
+    char path[1024];
+    test_own_path(path, sizeof(path), "test-model-load.gguf");
     for (int i = 0; i < N_REJECTIONS; ++i) {
         if (folder != NULL) {
             snprintf(path, sizeof(path), "%s/%03d.gguf", folder, i);

@@ -4,6 +4,7 @@
 #include "file/quantize.h"
 #include "ggml.h"
 #include "kit/check.h"
+#include "kit/files.h"
 #include "kit/golden.h"
 #include "kit/model-edit.h"
 #include "kit/nmse.h"
@@ -12,9 +13,9 @@
 
 #include <unistd.h>
 
-static const char OUT[] = "test-quantize-models.gguf";
+static char out[64];
 
-// Writes OUT with an override such as ".=Q8_0".
+// Writes `out` with an override such as ".=Q8_0".
 static bool quantize_all(
         const struct model_file * file, const char * override, struct lrnn_error * err) {
     struct quantize_overrides *  o = quantize_overrides_new();
@@ -23,7 +24,7 @@ static bool quantize_all(
 
     const bool ok = o != NULL && quantize_overrides_add(o, override, err) &&
                     quantize_plan_make(&plan, file, &params, err) &&
-                    quantize_run(&plan, file, &params, OUT, NULL, NULL, err);
+                    quantize_run(&plan, file, &params, out, NULL, NULL, err);
     quantize_plan_free(&plan);
     quantize_overrides_free(o);
     return ok;
@@ -78,12 +79,12 @@ static void test_models(struct test * t) {
         for (int all = 0; all < 2; ++all) {
             const bool made = quantize_all(file, all ? ".=BF16" : ".=Q8_0", &err);
             if (test_check(t, made, "%s: %s", g->name, err.text)) {
-                load_and_run(OUT, g, logits);
+                load_and_run(out, g, logits);
                 test_bound(t, all ? &worst_bf : &worst_q8,
                         test_nmse(logits, g->logits, g->n_tokens * g->n_vocab), g->name);
             }
             if (!all) {
-                check_in_place(t, OUT, g->name);
+                check_in_place(t, out, g->name);
             }
         }
         for (size_t j = 0; j < model_file_n_tensors(file); ++j) {
@@ -94,9 +95,9 @@ static void test_models(struct test * t) {
             struct model_edit edit;
             if (test_check(t, model_edit_open(&edit, g->path), "%s cannot be edited", g->path)) {
                 model_edit_convert(&edit, name, GGML_TYPE_F16);
-                model_edit_write(&edit, OUT);
+                model_edit_write(&edit, out);
                 model_edit_close(&edit);
-                struct lrnn_model * model = lrnn_model_load(OUT, NULL, &err);
+                struct lrnn_model * model = lrnn_model_load(out, NULL, &err);
                 test_check(t, model == NULL && strstr(err.text, "expected f32") != NULL,
                         "%s: %s in F16 was accepted; the policy should list it as a matrix",
                         g->name, name);
@@ -115,7 +116,8 @@ static void test_models(struct test * t) {
 
 int main(void) {
     struct test t = { 0 };
+    test_own_path(out, sizeof(out), "test-quantize-models.gguf");
     test_models(&t);
-    unlink(OUT);
+    unlink(out);
     return test_end(&t, "test-quantize-models");
 }

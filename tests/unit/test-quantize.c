@@ -20,9 +20,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char FOLDER[] = "test-quantize.work";
-static const char IN[] = "test-quantize.work/in.gguf";
-static const char OUT[] = "test-quantize.work/out.gguf";
+// in a folder of this process
+static const char IN[] = "in.gguf";
+static const char OUT[] = "out.gguf";
 
 //
 // Files
@@ -30,12 +30,10 @@ static const char OUT[] = "test-quantize.work/out.gguf";
 
 // Removes files, including those that an earlier run left.
 static void empty_folder(void) {
-    DIR * d = opendir(FOLDER);
+    DIR * d = opendir(".");
     for (struct dirent * e; d != NULL && (e = readdir(d)) != NULL;) {
-        char path[512];
-        snprintf(path, sizeof(path), "%s/%s", FOLDER, e->d_name);
         if (e->d_name[0] != '.') {
-            unlink(path);
+            unlink(e->d_name);
         }
     }
     if (d != NULL) {
@@ -45,7 +43,7 @@ static void empty_folder(void) {
 
 static int count_files(void) {
     int   n = 0;
-    DIR * d = opendir(FOLDER);
+    DIR * d = opendir(".");
     for (struct dirent * e; d != NULL && (e = readdir(d)) != NULL;) {
         n += e->d_name[0] != '.';
     }
@@ -350,7 +348,7 @@ static void test_types(struct test * t) {
             model_file_free(out);
         }
         // the output does not depend on the number of threads
-        char       again[] = "test-quantize.work/again.gguf";
+        char       again[] = "again.gguf";
         struct run one = run_file(
                 file, (struct quantize_params) { .type = type, .n_threads = 1 }, again, NULL);
         test_check(t, test_same_files(OUT, again),
@@ -564,7 +562,7 @@ static void test_requantize(struct test * t) {
 static void test_failures(struct test * t) {
     struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     make_file(OUT, -1, 0.0f); // must survive
-    static const char kept[] = "test-quantize.work/kept.gguf";
+    static const char kept[] = "kept.gguf";
     make_file(kept, -1, 0.0f);
 
     static const struct {
@@ -631,7 +629,7 @@ static double weighted_error(const struct model_tensor * from, const struct mode
 // Importance must reduce the weighted error, of every matrix by its own importance.
 static void test_importance(struct test * t) {
     static const char * const NAMES[] = { "blk.12.attn_output.weight", "blk.0.time_mix_w2.weight" };
-    static const char         path[] = "test-quantize.work/imatrix.gguf";
+    static const char         path[] = "imatrix.gguf";
     struct lrnn_error         err = { LRNN_ERROR_NONE, "" };
     struct imatrix            m = { .n_windows = 3, .window_size = 5 };
     struct imatrix            back = { 0 };
@@ -685,7 +683,7 @@ static void test_importance(struct test * t) {
     }
 
     static const char * const WITH[] = { "Q4_0", "Q5_0", "Q3_K", "Q4_K", "Q5_K", "Q6_K" };
-    static const char         plain_path[] = "test-quantize.work/plain.gguf";
+    static const char         plain_path[] = "plain.gguf";
     for (size_t k = 0; k < sizeof(WITH) / sizeof(WITH[0]); ++k) {
         const char * const texts[] = { WITH[k][3] == '0' ? "time_mix_w2=Q4_0" : "time_mix_w2=Q5_0",
             NULL };
@@ -748,7 +746,11 @@ static void test_importance(struct test * t) {
 
 int main(void) {
     struct test t = { 0 };
-    mkdir(FOLDER, 0700);
+    char        folder[64];
+    mkdir(test_own_path(folder, sizeof(folder), "test-quantize.work"), 0700);
+    if (!test_check(&t, chdir(folder) == 0, "cannot enter %s", folder)) {
+        return test_end(&t, "test-quantize");
+    }
     empty_folder();
     test_types(&t);
     test_mixes(&t);
@@ -758,6 +760,6 @@ int main(void) {
     test_importance(&t);
     unlink(IN);
     unlink(OUT);
-    test_check(&t, rmdir(FOLDER) == 0, "%s is not empty", FOLDER);
+    test_check(&t, chdir("..") == 0 && rmdir(folder) == 0, "%s is not empty", folder);
     return test_end(&t, "test-quantize");
 }

@@ -463,7 +463,7 @@ static void test_failed_call(const char * name) {
 int main(void) {
     char path[64];
     golden_list_load(&golden);
-    snprintf(path, sizeof(path), "test-session-%ld.state", (long) getpid());
+    test_own_path(path, sizeof(path), "test-session.state");
     for (int i = 0; i < golden.n; ++i) {
         test_state_file(golden.models[i].name, path);
         test_bytes(golden.models[i].name);

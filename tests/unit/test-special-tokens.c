@@ -3,6 +3,7 @@
 // unused id.
 
 #include "kit/check.h"
+#include "kit/files.h"
 #include "kit/golden.h"
 #include "kit/model-edit.h"
 #include "lrnn.h"
@@ -99,7 +100,7 @@ int main(void) {
     struct golden_list golden;
     char               path[64];
     struct lrnn_error  err = { LRNN_ERROR_NONE, "" };
-    snprintf(path, sizeof(path), "test-special-tokens-%ld.gguf", (long) getpid());
+    test_own_path(path, sizeof(path), "test-special-tokens.gguf");
     golden_list_load(&golden);
     for (int adds = 0; adds < 2; ++adds) {
         if (!test_check(&t, make_model(golden.models[0].path, path, adds == 1), "%s cannot be made",

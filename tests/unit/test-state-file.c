@@ -13,7 +13,6 @@
 #include "run/sampler.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { N_TOKENS = 7, N_BEFORE = 3 };
 
@@ -41,7 +40,7 @@ static bool eval(struct bench * b, int32_t seq, int64_t n, int64_t n_logits) {
 static bool open_bench(struct bench * b, struct test * t, const char * name) {
     struct lrnn_error err;
     *b = (struct bench) { .t = t, .model = golden_load_model(name) };
-    snprintf(b->path, sizeof(b->path), "test-state-file-%ld.state", (long) getpid());
+    test_own_path(b->path, sizeof(b->path), "test-state-file.state");
     const struct lrnn_session_params params = { .n_threads = 1, .n_seqs = 2, .n_cache = 64 };
     b->session = lrnn_session_new(b->model, &params, &err);
     b->sampler = lrnn_sampler_new(NULL, &err);

@@ -11,8 +11,6 @@
 #include "model/model.h"
 #include "run/session.h"
 
-#include <unistd.h>
-
 static struct test t;
 static char        path[256];
 
@@ -114,7 +112,7 @@ int main(void) {
     struct golden_list golden;
     struct test_worst  worst = { .what = "norm against the state file", .limit = 1e-12 };
     golden_list_load(&golden);
-    snprintf(path, sizeof(path), "test-state-norm-%ld.state", (long) getpid());
+    test_own_path(path, sizeof(path), "test-state-norm.state");
     for (int i = 0; i < golden.n; ++i) {
         test_model(&golden.models[i], &worst);
     }

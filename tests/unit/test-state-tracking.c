@@ -7,6 +7,7 @@
 #include "eval/tasks/probe.h"
 #include "ggml.h"
 #include "kit/check.h"
+#include "kit/files.h"
 #include "kit/golden.h"
 #include "kit/model-edit.h"
 
@@ -146,7 +147,7 @@ static void check_saved(struct test * t, const char * name, const char * spec, i
         task_free(task);
         return;
     }
-    snprintf(path, sizeof(path), "test-state-tracking-%d.state", (int) getpid());
+    test_own_path(path, sizeof(path), "test-state-tracking.state");
     const struct lrnn_session_params params = { .n_threads = 1 };
     const int64_t                    prefix = n - length, half = prefix + length / 2;
     struct lrnn_session *            a = test_session(model, &params);

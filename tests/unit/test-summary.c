@@ -4,6 +4,7 @@
 #include "lrnn.h"
 #include "eval/estimates/paired.h"
 #include "kit/check.h"
+#include "kit/files.h"
 #include "kit/rng.h"
 #include "kit/synthetic-scores.h"
 
@@ -16,7 +17,8 @@ static const double LN2 = 0.69314718055994530942;
 static struct scores make(struct test * t, const struct synthetic * s) {
     struct scores     scores = { 0 };
     struct lrnn_error err = { LRNN_ERROR_NONE, "" };
-    const char *      path = "test-summary.nll";
+    char              name[64];
+    const char *      path = test_own_path(name, sizeof(name), "test-summary.nll");
     test_check(t, synthetic_write(s, path, &err) && scores_read(&path, 1, true, &scores, &err),
             "a synthetic run: %s", err.text);
     unlink(path);

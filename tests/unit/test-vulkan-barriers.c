@@ -6,12 +6,13 @@
 
 #include "kit/check.h"
 #include "kit/device.h"
+#include "kit/files.h"
 #include "lrnn-ops.h"
 #include "lrnn.h"
 
 #include <unistd.h>
 
-static const char LOG[] = "test-vulkan-barriers.log";
+static char log_path[64];
 
 enum { CHANNELS = 32, TOKENS = 4 };
 
@@ -24,11 +25,11 @@ static struct ggml_tensor * shift(struct test * t, struct ggml_context * ctx,
     return op;
 }
 
-// Computes the graph with stderr in LOG, which receives a line per node and per barrier.
+// Computes the graph with stderr in a file, which receives a line per node and per barrier.
 static void compute(ggml_backend_t device, struct ggml_cgraph * graph) {
     fflush(stderr);
     const int saved = dup(STDERR_FILENO);
-    if (freopen(LOG, "w", stderr) != NULL) {
+    if (freopen(log_path, "w", stderr) != NULL) {
         ggml_backend_graph_compute(device, graph);
         fflush(stderr);
     }
@@ -40,7 +41,7 @@ static void compute(ggml_backend_t device, struct ggml_cgraph * graph) {
 static void read_log(char * text, size_t size) {
     char   line[256];
     size_t n = 0;
-    FILE * f = fopen(LOG, "r");
+    FILE * f = fopen(log_path, "r");
     while (f != NULL && n + 1 < size && fgets(line, sizeof(line), f) != NULL) {
         if (strcmp(line, "sync\n") == 0) {
             text[n++] = '|';
@@ -54,14 +55,15 @@ static void read_log(char * text, size_t size) {
     if (f != NULL) {
         fclose(f);
     }
-    remove(LOG);
+    remove(log_path);
 }
 
 int main(void) {
     setenv("GGML_VK_SYNC_LOGGER", "1", 1);
     setenv("LRNN_TEST_DEVICE", "Vulkan0", 0);
-    ggml_backend_t        device = test_device();
-    struct test           t = { 0 };
+    ggml_backend_t device = test_device();
+    struct test    t = { 0 };
+    test_own_path(log_path, sizeof(log_path), "test-vulkan-barriers.log");
     struct ggml_context * ctx = ggml_init((struct ggml_init_params) {
             .mem_size = 32 * ggml_tensor_overhead() + ggml_graph_overhead(), .no_alloc = true });
 
