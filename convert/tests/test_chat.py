@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -41,6 +42,37 @@ def test_templates_of_the_built_in_formats_compile(name):
     assert f.drop_thinking == {"qwen3.5": "\n", "rwkv-world": " "}.get(name)
     assert (f.user_generation_no_thinking is not None) == (name in ("qwen3.5", "rwkv-world"))
     assert f.omit_empty_system == (name == "rwkv-world")
+
+
+@pytest.fixture(scope="module")
+def llama_templates(tmp_path_factory):
+    """The templates in the archive that the build downloads: llama.cpp's collection."""
+    pin = (DATA.parents[2] / "cmake/ggml-source.cmake").read_text()
+    stem = re.search(r'LRNN_GGML_PACKAGE_STEM +"([^"]+)"', pin)[1]
+    archive = Path.home() / f".cache/lrnn/{stem}.tar.gz"
+    if not archive.exists():
+        pytest.skip(f"{archive} does not exist")
+    folder = f"{stem}/vendor/llama.cpp/models/templates/"
+    with tarfile.open(archive) as tar:
+        return {m.name.removeprefix(folder).removesuffix(".jinja"): tar.extractfile(m).read()
+                for m in tar if m.name.startswith(folder) and m.name.endswith(".jinja")}
+
+
+@pytest.mark.parametrize("name, reason", [
+    ("ibm-granite-granite-4.0", None), ("moonshotai-Kimi-K2", None), ("LFM2-8B-A1B", None),
+    ("NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "it changes the text of assistant messages"),
+    ("NVIDIA-Nemotron-Nano-v2", "in a way that the format cannot express"),
+    ("inclusionai-ling-3.0-flash", "enable_thinking changes more than the prompt for the answer")])
+def test_templates_of_hybrid_models(llama_templates, name, reason):
+    source = llama_templates[name].decode()
+    special = set(re.findall(r"<\|[a-z_]+\|>|<SPECIAL_\d+>", source))
+    with Template(source, {"bos_token": "<|startoftext|>", "eos_token": "<|im_end|>"}) as t:
+        if reason is None:
+            f = compile_template(t, [*special, "<|startoftext|>"])
+            assert set(f.special) & special
+        else:
+            with pytest.raises(CompileError, match=reason):
+                compile_template(t, sorted(special))
 
 
 def test_the_battery_has_one_to_six_questions():
