@@ -86,21 +86,29 @@ bool imatrix_add(struct imatrix * m, const char * name, int64_t n_per_row, int64
     return true;
 }
 
-bool imatrix_weights(const struct imatrix_entry * e, int64_t matrix, float * weights) {
-    const double * sum2 = e->sum2 + matrix * e->n_per_row;
-    const double   count = e->counts[matrix];
-    double         mean = 0.0;
-    if (!(count > 0.0)) {
-        return false;
+// The mean square of the inputs of column j, over matrices from .. to − 1.
+static double mean_square(const struct imatrix_entry * e, int64_t from, int64_t to, int64_t j) {
+    double sum2 = 0.0, count = 0.0;
+    for (int64_t m = from; m < to; ++m) {
+        sum2 += e->sum2[m * e->n_per_row + j];
+        count += e->counts[m];
     }
+    return count > 0.0 ? sum2 / count : 0.0;
+}
+
+bool imatrix_weights(const struct imatrix_entry * e, int64_t matrix, float * weights) {
+    const bool    own = e->counts[matrix] > 0.0;
+    const int64_t from = own ? matrix : 0;
+    const int64_t to = own ? matrix + 1 : e->n_matrices;
+    double        mean = 0.0;
     for (int64_t j = 0; j < e->n_per_row; ++j) {
-        mean += sum2[j] / count / (double) e->n_per_row;
+        mean += mean_square(e, from, to, j) / (double) e->n_per_row;
     }
     if (!(mean > 0.0)) {
         return false;
     }
     for (int64_t j = 0; j < e->n_per_row; ++j) {
-        weights[j] = (float) fmax(sum2[j] / count, 1e-6 * mean);
+        weights[j] = (float) fmax(mean_square(e, from, to, j), 1e-6 * mean);
     }
     return true;
 }

@@ -50,5 +50,6 @@ bool imatrix_read(struct imatrix * m, const char * path, struct lrnn_error * err
 
 // Computes the weights of one matrix, the mean squares [n_per_row]. Columns whose inputs were all
 // zero count a millionth of the mean, so that a block of such columns is rounded as without
-// importance. Returns false if all inputs were zero or there were none.
+// importance. A matrix without inputs, an expert that no token used, has the mean squares of the
+// inputs of all others. Returns false if all inputs were zero or there were none.
 bool imatrix_weights(const struct imatrix_entry * e, int64_t matrix, float * weights);

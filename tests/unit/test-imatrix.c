@@ -76,7 +76,7 @@ static void sums_from_file(const struct golden * g, const float * embd, const fl
 }
 
 // Weights by hand: Σ x² / count, at least a millionth of the mean, so that no column is ignored. A
-// file with a negative sum is refused.
+// matrix without inputs has those of all others. A file with a negative sum is refused.
 static void check_weights(struct test * t) {
     static const float x[2 * 4] = { 1.0f, 0.0f, 2.0f, 3.0f, 1.0f, 0.0f, 0.0f, 1.0f };
     struct imatrix     m = { 0 }, again;
@@ -84,7 +84,11 @@ static void check_weights(struct test * t) {
     char               path[64];
     struct lrnn_error  err = { LRNN_ERROR_NONE, "" };
     test_own_path(path, sizeof(path), "test-imatrix-weights.gguf");
-    if (!test_check(t, imatrix_add(&m, "a.weight", 4, 2, 1, x, 2, &err), "%s", err.text)) {
+    if (!test_check(t,
+                imatrix_add(&m, "a.weight", 4, 3, 1, x, 2, &err) &&
+                        imatrix_add(&m, "a.weight", 4, 3, 2, x, 1, &err) &&
+                        imatrix_add(&m, "b.weight", 4, 3, 1, x, 0, &err),
+                "%s", err.text)) {
         return;
     }
     const struct imatrix_entry * e = imatrix_find(&m, "a.weight");
@@ -93,7 +97,14 @@ static void check_weights(struct test * t) {
             imatrix_weights(e, 1, w) && w[0] == 1.0f && w[1] == 2e-6f && w[2] == 2.0f &&
                     w[3] == 5.0f,
             "weights %g %g %g %g", (double) w[0], (double) w[1], (double) w[2], (double) w[3]);
-    test_check(t, !imatrix_weights(e, 0, w), "a matrix without inputs has weights");
+    // sums 1, 0, 4, 9 of the other matrix: together 3, 0, 8, 19 over 3 inputs, with the mean 2.5
+    test_check(t,
+            imatrix_weights(e, 0, w) && w[0] == 1.0f && w[1] == 2.5e-6f &&
+                    w[2] == (float) (8.0 / 3.0) && w[3] == (float) (19.0 / 3.0),
+            "weights of a matrix without inputs: %g %g %g %g", (double) w[0], (double) w[1],
+            (double) w[2], (double) w[3]);
+    test_check(t, !imatrix_weights(imatrix_find(&m, "b.weight"), 0, w),
+            "a tensor without inputs has weights");
 
     e->sum2[4] = -2.0;
     test_check(t, imatrix_write(&m, path, &err), "%s", err.text);
