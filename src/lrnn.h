@@ -102,8 +102,8 @@ struct lrnn_model_info {
     const char * name;         // "": none
     const char * source;       // the converted checkpoint; "": unknown
     int64_t      n_vocab;      // rows of the embedding
-    const char * layers;       // a letter per layer: R recurrent, A attention, B both, F neither
-    int64_t      n_layer;      // layers of all kinds
+    const char * layers;  // a letter per layer: R recurrent, A attention, B both, - MLP, E experts
+    int64_t      n_layer; // layers of all kinds
     int64_t      n_layer_attention; // layers with attention
     int64_t      n_layer_recurrent; // layers with a recurrence
     int64_t      n_embd;            // model width

@@ -112,6 +112,51 @@ static void print_tokenizer(const struct lrnn_model * model) {
     }
 }
 
+// Element j of an integer key, or its only value; 0 if there is none. `name` is without the
+// architecture.
+static int64_t key_at(const struct lrnn_model * model, const struct lrnn_model_info * info,
+        const char * name, int64_t j) {
+    struct lrnn_key_info key;
+    char                 full[128];
+    const size_t size = (size_t) snprintf(full, sizeof(full), "%s.%s", info->architecture, name);
+    for (int64_t i = 0; lrnn_model_get_key(model, i, 0, &key); ++i) {
+        if (key.name_size == size && memcmp(key.name, full, size) == 0) {
+            lrnn_model_get_key(model, i, key.is_array ? j : 0, &key);
+            return key.integer;
+        }
+    }
+    return 0;
+}
+
+struct experts {
+    int64_t n, used; // the largest number that a layer uses; 0: no mixture
+    int64_t n_bytes; // of the weights that a token reads
+};
+
+static struct experts find_experts(
+        const struct lrnn_model * model, const struct lrnn_model_info * info) {
+    struct experts          e = { .n = key_at(model, info, "expert_count", 0) };
+    struct lrnn_tensor_info t;
+    int64_t                 embedding = 0;
+    bool                    has_output = false;
+    for (int64_t i = 0; lrnn_model_get_tensor(model, i, &t); ++i) {
+        const long    layer = strncmp(t.name, "blk.", 4) == 0 ? strtol(t.name + 4, NULL, 10) : -1;
+        const bool    is_expert = e.n > 0 && strstr(t.name, "_exps.") != NULL;
+        const int64_t used = is_expert ? key_at(model, info, "expert_used_count", layer) : 1;
+        if (layer >= info->n_layer) {
+            continue; // the draft block
+        }
+        if (is_expert && used > e.used) {
+            e.used = used;
+        }
+        has_output |= strcmp(t.name, "output.weight") == 0;
+        embedding += strcmp(t.name, "token_embd.weight") == 0 ? t.n_bytes : 0;
+        e.n_bytes += is_expert ? t.n_bytes / e.n * used : t.n_bytes;
+    }
+    e.n_bytes -= has_output ? embedding : 0; // of which a token reads one row
+    return e;
+}
+
 static void print_model(
         const struct lrnn_model * model, const struct lrnn_model_info * info, int64_t n_tokens) {
     printf("name              ");
@@ -132,7 +177,8 @@ static void print_model(
         printf(", %" PRId64 " of them attention", info->n_layer_attention);
     }
     if (info->n_layer_attention > 0 && info->n_layer_recurrent > 0) { // a hybrid
-        printf("\npattern           %s (R recurrent, A attention, B both, F neither)",
+        printf("\npattern           %s (R recurrent, A attention, B both, - only an MLP, E only "
+               "experts)",
                 info->layers);
     }
     if (info->has_draft_block) {
@@ -156,6 +202,12 @@ static void print_model(
     }
     printf("weights           ");
     print_bytes(info->weight_bytes);
+    const struct experts e = find_experts(model, info);
+    if (e.used > 0) {
+        printf("\nexperts           %" PRId64 " of %" PRId64 "; a token reads ", e.used, e.n);
+        print_bytes(e.n_bytes);
+        printf(" of weights");
+    }
     printf("\nstate             ");
     print_bytes(info->state_bytes);
     printf(" per sequence of any length\n");
@@ -339,6 +391,10 @@ static void print_model_json(
     file_text(&w, "pre_tokenizer", model, is_bpe(model) ? KEY_PRE_TOKENIZER : NULL);
     int_or_null(&w, "trained_length", info->trained_length > 0, info->trained_length);
     int_or_null(&w, "weight_bytes", true, info->weight_bytes);
+    const struct experts e = find_experts(model, info);
+    int_or_null(&w, "n_expert", e.used > 0, e.n);
+    int_or_null(&w, "n_expert_used", e.used > 0, e.used);
+    int_or_null(&w, "weight_bytes_per_token", true, e.n_bytes);
     int_or_null(&w, "state_bytes", true, info->state_bytes);
     int_or_null(&w, "cache_bytes_per_token", true, info->cache_bytes);
     int_or_null(&w, "total_bytes", n_tokens > 0, total_bytes(info, n_tokens));

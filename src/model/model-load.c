@@ -208,7 +208,8 @@ static bool fill_info(struct loader * l) {
     }
     for (int32_t il = 0; il < model->n_layer; ++il) {
         const struct layer * layer = &model->layers[il];
-        layers[il] = "FRAB"[layer->recurrent + 2 * layer->attention];
+        const bool experts = layer->ffn == FFN_RELU2_EXPERTS || layer->ffn == FFN_SWIGLU_EXPERTS;
+        layers[il] = (experts ? "ERAB" : "-RAB")[layer->recurrent + 2 * layer->attention];
         model->info.n_layer_attention += layer->attention;
         model->info.n_layer_recurrent += layer->recurrent;
         model->info.cache_bytes +=

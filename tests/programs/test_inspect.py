@@ -103,6 +103,35 @@ def test_explains_the_identity(lrnn):
              r"\(hash of the model file; state files store it\)\n")
 
 
+@pytest.mark.parametrize("name, pattern", [("nemotron_h", "R-AR"), ("nemotron_h_moe", "REA-"),
+                                           ("falcon_h1", "BB"), ("granite_h", "RAR")])
+def test_pattern_of_the_layers(lrnn, name, pattern):
+    path = lrnn.golden / f"{name}.gguf"
+    assert f"\npattern           {pattern} (R recurrent" in lrnn.run("lrnn-inspect", path).stdout
+    assert json.loads(lrnn.run("lrnn-inspect", path, "--json").stdout)["layers"] == pattern
+
+
+def test_experts_and_what_a_token_reads(lrnn):
+    """All tensors but the embedding, of which a token reads one row, and of the experts those that
+    it uses; not the draft block."""
+    for name, used, n in (("nemotron_h_moe", 3, 6), ("draft/qwen35moe", 2, 4),
+                          ("qwen35", None, None)):
+        path = lrnn.golden / f"{name}.gguf"
+        info = json.loads(lrnn.run("lrnn-inspect", path, "--json").stdout)
+        assert (info["n_expert_used"], info["n_expert"]) == (used, n)
+        tensors = GGUFReader(path).tensors
+        layer = {t.name: int(t.name.split(".")[1]) if t.name.startswith("blk.") else -1
+                 for t in tensors}
+        tied = "output.weight" not in layer
+        want = sum(int(t.n_bytes) * used // n if "_exps." in t.name else int(t.n_bytes)
+                   for t in tensors if layer[t.name] < info["n_layer"]
+                   and (tied or t.name != "token_embd.weight"))
+        assert info["weight_bytes_per_token"] == want
+        text = lrnn.run("lrnn-inspect", path).stdout
+        line = rf"\nexperts           {used} of {n}; a token reads {want} bytes"
+        assert bool(re.search(line, text)) == (used is not None)
+
+
 def test_memory_of_a_sequence(lrnn):
     """Weights, a state, and the cache of every token."""
     lrnn.text_model("olmo_hybrid", "m.gguf")
