@@ -48,6 +48,22 @@ def test_same_state(quantized):
     assert len(states) == 2
 
 
+@pytest.mark.parametrize("kind", ["Q8_0", "Q4_0"])
+@pytest.mark.parametrize("name", ["qwen35moe", "qwen3next"])
+def test_same_text_of_a_mixture_with_its_draft_block(lrnn, name, kind):
+    lrnn.text_model(f"draft/{name}", "text.gguf")
+    lrnn.run("lrnn-quantize", "text.gguf", "m.gguf", kind)
+    calls = set()
+    for sampler in ("greedy", "sampled"):
+        args = [*SAMPLERS[sampler], "-n", "60", "--jsonl"]
+        plain = generate(lrnn, *args).stdout
+        for n in (1, 3, 8):
+            done = generate(lrnn, *args, "--draft-mtp", n)
+            assert done.stdout == plain
+            calls.add(re.search(r"([\d.]+) per call", done.stderr)[1])
+    assert calls                           # drafts were made
+
+
 def test_fewer_calls(quantized):
     done = generate(quantized, "--greedy", "-n", "200", "--draft-lookup", "16")
     per_call = float(re.search(r"generated \([\d.]+/s, ([\d.]+) per call\)", done.stderr)[1])

@@ -325,13 +325,115 @@ static void test_model(struct test * t, const struct golden * g) {
     model_edit_close(&e);
 }
 
+//
+// 16 sequences of a mixture, with experts in the types of released files
+//
+
+enum { MANY = 16, STEPS = 12, WIDE = 256, FIRST_MAX = 3 };
+
+// Tokens of sequence s: FIRST_MAX at most in the first call, then one in each.
+static int64_t first_tokens(int s) {
+    return 1 + s % FIRST_MAX;
+}
+
+// Logits of all calls, [STEPS][MANY][V], of all sequences together or of each alone.
+static bool run_many(struct test * t, const char * name, struct lrnn_model * model, bool together,
+        int32_t n_threads, float * out) {
+    const int64_t                    V = lrnn_model_get_info(model).n_vocab;
+    const struct lrnn_session_params params = {
+        .n_threads = n_threads, .n_seqs = MANY, .n_cache = STEPS + FIRST_MAX
+    };
+    struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
+    struct lrnn_session * session = lrnn_session_new(model, &params, &err);
+    bool                  done = session != NULL;
+    for (int call = 0; done && call < STEPS; ++call) {
+        struct lrnn_input in[MANY];
+        int32_t           tokens[MANY][FIRST_MAX];
+        for (int s = 0; s < MANY; ++s) {
+            for (int i = 0; i < FIRST_MAX; ++i) {
+                tokens[s][i] = (int32_t) ((7 * s + 5 * call + 11 * i + s * call) % V);
+            }
+            in[s] = (struct lrnn_input) { .seq = s,
+                .tokens = tokens[s],
+                .n_tokens = call == 0 ? first_tokens(s) : 1,
+                .n_logits = 1 };
+        }
+        const int n = together ? MANY : 1; // inputs of a call of lrnn_eval
+        for (int s = 0; done && s < MANY; s += n) {
+            done = lrnn_eval(session, in + s, n, &err);
+            for (int k = 0; done && k < n; ++k) {
+                memcpy(out + (call * MANY + s + k) * V, lrnn_logits(session, k),
+                        (size_t) V * sizeof(float));
+            }
+        }
+    }
+    test_check(t, done, "%s: %s", name, err.text);
+    lrnn_session_free(session);
+    return done;
+}
+
+// Matrices with rows of 256 weights get the type, others F16. Routers stay in F32.
+static void test_many(struct test * t, const char * name, enum ggml_type type) {
+    static const char * const widths[] = { "expert_feed_forward_length",
+        "expert_shared_feed_forward_length" };
+    struct golden             g;
+    struct model_edit         e;
+    struct lrnn_error         err = { LRNN_ERROR_NONE, "" };
+    char                      key[128];
+    int                       n_experts = 0;
+    golden_read(&g, name);
+    if (!test_check(t, model_edit_open(&e, g.path), "%s: cannot be read", g.path)) {
+        return;
+    }
+    const char * arch = gguf_get_val_str(e.gguf, gguf_find_key(e.gguf, "general.architecture"));
+    for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]); ++i) {
+        snprintf(key, sizeof(key), "%.32s.%s", arch, widths[i]);
+        gguf_set_val_u32(e.gguf, key, WIDE);
+    }
+    lrnn_model_free(widen(&e, LENGTH, WIDE, path, &err));
+    for (int64_t i = 0; i < e.n_tensors; ++i) {
+        const struct ggml_tensor * x = e.tensors[i];
+        if (widen_is_matrix(x)) {
+            n_experts += strstr(x->name, "_exps.") != NULL && x->ne[0] % WIDE == 0;
+            model_edit_convert(&e, x->name, x->ne[0] % WIDE == 0 ? type : GGML_TYPE_F16);
+        }
+    }
+    struct lrnn_model * model =
+            model_edit_write(&e, path) ? lrnn_model_load(path, NULL, &err) : NULL;
+    if (test_check(t, model != NULL && n_experts >= 3, "%s, %s: %d matrices of experts: %s", name,
+                ggml_type_name(type), n_experts, err.text)) {
+        const size_t n = (size_t) (STEPS * MANY * lrnn_model_get_info(model).n_vocab);
+        float *      logits = calloc(2 * n, sizeof(*logits));
+        for (int how = 0; how < 2; ++how) { // threads: 1 together, 2 alone; and the reverse
+            bool done = run_many(t, name, model, true, 1 + how, logits) &&
+                        run_many(t, name, model, false, 2 - how, logits + n);
+            for (size_t i = 0; i < n && done; ++i) {
+                done = isfinite(logits[i]);
+            }
+            test_check(t, done && memcmp(logits, logits + n, n * sizeof(*logits)) == 0,
+                    "%s, experts in %s, %d threads: 16 sequences differ from each alone", name,
+                    ggml_type_name(type), 1 + how);
+        }
+        free(logits);
+        printf("%-28s 16 sequences as each alone, experts in %s\n", name, ggml_type_name(type));
+    }
+    lrnn_model_free(model);
+    model_edit_close(&e);
+    golden_free(&g);
+}
+
 int main(void) {
-    struct test        t = { 0 };
-    struct golden_list list;
+    static const char * const mixtures[] = { "qwen35moe", "qwen3next", "granite_h_moe" };
+    struct test               t = { 0 };
+    struct golden_list        list;
     golden_list_load(&list);
     test_own_path(path, sizeof(path), "test-batch-invariance.gguf");
     for (int i = 0; i < list.n; ++i) {
         test_model(&t, &list.models[i]);
+    }
+    for (size_t i = 0; i < sizeof(mixtures) / sizeof(mixtures[0]); ++i) {
+        test_many(&t, mixtures[i], GGML_TYPE_Q4_K);
+        test_many(&t, mixtures[i], GGML_TYPE_MXFP4);
     }
     golden_list_free(&list);
     remove(path);
