@@ -85,6 +85,18 @@ def scaled(factor: float | np.ndarray) -> Transform:
     return Transform(SAME.shape, lambda a: a[0] * np.asarray(factor, np.float32))
 
 
+def neighbors(heads: int, n: int) -> Transform:
+    """The rows of q or k. RoPE turns the first n rows of each head in the pairs (i, i + n/2), and
+    those of the result in the pairs (2i, 2i + 1)."""
+
+    def apply(a):
+        x = a[0].reshape(heads, -1, a[0].shape[-1])
+        turned = x[:, :n].reshape(heads, 2, n // 2, -1).swapaxes(1, 2).reshape(heads, n, -1)
+        return np.concatenate([turned, x[:, n:]], axis=1).reshape(a[0].shape)
+
+    return Transform(SAME.shape, apply)
+
+
 def reshape(shape: Shape, inner: Transform = SAME) -> Transform:
     return Transform(lambda s: shape, lambda a: inner.apply(a).reshape(shape), any_rank=True)
 

@@ -114,6 +114,9 @@ DEFAULTS = {
         "residual_multiplier": 1.0, "logits_scaling": 1.0, "mamba_n_groups": 1,
         "position_embedding_type": None, "mamba_proj_bias": False,
         "time_step_limit": (0.0, math.inf)}),
+    "bamba": ("transformers.BambaConfig", HF | {
+        "rms_norm_eps": 1e-5, "attention_bias": False, "mlp_bias": False, "mamba_n_groups": 1,
+        "mamba_proj_bias": False, "time_step_limit": (0.0, math.inf)}),
     "nemotron_h": ("transformers.NemotronHConfig", {
         "tie_word_embeddings": False, "layer_norm_epsilon": 1e-5, "mamba_hidden_act": "silu",
         "mlp_hidden_act": "relu2", "n_groups": 8, "mlp_bias": False, "use_bias": False,
@@ -193,7 +196,11 @@ OTHER = """
     moe_router_activation_func moe_router_enable_expert_bias mtp_loss_scaling_factor no_kda_lora
     num_experts_per_token num_mtp_layers rope_interleave score_function use_bias use_grouped_topk
     use_qkv_bias block_norm_eps theta tie_embedding use_pos_enc apply_layernorm_1p
-    allow_neg_eigval
+    allow_neg_eigval embedding_dropout output_dropout expert_swiglu_limit_list group_norm_size
+    linear_silu max_window_layers mtp_use_kda num_kv_heads_for_linear_attn rotary_dim router_dtype
+    scale_router_input scoring_func seq_aux share_expert_swiglu_limit_list topk_method up_proj_norm
+    use_kda_lora use_mla_nope use_nGPT use_qk_norm value_norm attn_layer_indices attn_rotary_emb
+    z_loss_coefficient
 """.split()
 REQUIRED = {"num_attention_heads", "layer_types", "rope_parameters", "hybrid_layer_pattern",
             "normalization", "position_embedding_type", "squared_relu"}    # an error names them
@@ -264,6 +271,7 @@ CHECKPOINTS = {
     "lfm2_moe": tiny.lfm2moe,
     "jamba": tiny.jamba,
     "granitemoehybrid": tiny.granitehybrid,
+    "bamba": tiny.bamba,
     "nemotron_h": lambda: tiny.nemotron_h(H=8, G=8),
     "falcon_h1": lambda: tiny.falcon_h1(G=1, norm=False),
     "llama": lambda: attention_only(4, 4),
@@ -287,6 +295,7 @@ KEEP = {"olmo_hybrid": ("num_attention_heads", "layer_types", "rope_parameters")
         "lfm2_moe": ("num_attention_heads", "layer_types", "num_experts", "num_experts_per_tok"),
         "jamba": ("num_attention_heads", "num_experts", "num_experts_per_tok"),
         "granitemoehybrid": ("num_attention_heads", "layer_types"),
+        "bamba": ("num_attention_heads", "attn_layer_indices"),
         "nemotron_h": ("num_attention_heads", "layers_block_type"),
         "falcon_h1": ("num_attention_heads",),
         "rwkv6qwen2": ("num_attention_heads",),
@@ -377,7 +386,8 @@ def test_every_optional_key_has_a_default():
                families.olmo_hybrid: ["olmo_hybrid"],
                families.qwen35: ["qwen3_5_text", "qwen3_5_moe_text", "qwen3_next"],
                families.bailingmoe3: ["bailing_hybrid"],
-               families.granitehybrid: ["granitemoehybrid"], families.lfm2: ["lfm2", "lfm2_moe"],
+               families.granitehybrid: ["granitemoehybrid", "bamba"],
+               families.lfm2: ["lfm2", "lfm2_moe"],
                families.transformer: ["transformer of fla", "llama", "mistral", "qwen2", "qwen3"],
                families.rwkv6: ["rwkv6 of fla"], families.rwkv7: ["rwkv7 of fla"],
                families.rwkv_qwen: ["rwkv6qwen2", "rwkv_hybrid"],
@@ -388,7 +398,7 @@ def test_every_optional_key_has_a_default():
             continue
         kinds = modules.get(module, [module.FAMILY.name])
         known = set()
-        for name in ("KEYS", "FLA_KEYS", "FALCON_KEYS"):
+        for name in ("KEYS", "FLA_KEYS", "FALCON_KEYS", "BAMBA_KEYS"):
             known |= set(getattr(module, name, "").split())
         if module is families.transformer:
             known |= set(module.HF_KEYS.split())

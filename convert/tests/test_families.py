@@ -568,6 +568,33 @@ def test_granite(bench):
     assert same(f.data["blk.0.ffn_up.weight"], both[12:])
 
 
+@pytest.mark.parametrize("make, n_rot", [(tiny.bamba, 2), (tiny.granitehybrid, 4)])
+def test_rope_of_neighbors(bench, make, n_rot):
+    """The first n_rot rows of each head of q and k: halves become pairs."""
+    config, t = make()
+    f = bench.convert(config | {"position_embedding_type": "rope", "rope_theta": 500.0}
+                      if make is tiny.granitehybrid else config, t)
+    assert values(f, "granitehybrid.rope.", "scaling.finetuned", "dimension_count",
+                  "freq_base") == [True, n_rot, 500.0]
+    src = "model.layers.1.self_attn."
+    order = [0, 1, 2, 3] if n_rot == 2 else [0, 2, 1, 3]
+    for name, heads in (("q", 2), ("k", 1)):
+        rows = t[f"{src}{name}_proj.weight"].reshape(heads, 4, D)
+        assert same(f.data[f"blk.1.attn_{name}.weight"], rows[:, order].reshape(-1, D))
+    assert same(f.data["blk.1.attn_v.weight"], t[src + "v_proj.weight"])
+
+
+def test_bamba_with_longer_heads_and_named_layers(bench):
+    config, t = tiny.bamba(heads=2, hd=8)
+    f = bench.convert(config, t)
+    rows = t["model.layers.1.self_attn.k_proj.weight"]
+    assert same(f.data["blk.1.attn_k.weight"], rows[[0, 2, 1, 3, 4, 5, 6, 7]])
+    assert "granitehybrid.embedding_scale" not in f.kv
+    del config["attn_layer_indices"]
+    bench.out.unlink()
+    assert same_tensors(f, bench.convert(config | {"layers_block_type": ["mamba", "attention"]}, t))
+
+
 def test_nemotron_pattern(bench):
     """The letters of the hub and the list of transformers say the same."""
     config, t = tiny.nemotron_h()
@@ -741,7 +768,10 @@ def refusals(make, *cases):
               ({"rope_parameters": {"rope_type": "yarn"}}, "rope_type"),
               ({"rope_parameters": {"mrope_section": "x"}}, "mrope_section"),
               ({"linear_num_key_heads": 3}, "key heads")),
-    *refusals(tiny.granitehybrid, ({"position_embedding_type": "rope"},), ({"mamba_n_groups": 2},),
+    *refusals(tiny.bamba, ({"attn_layer_indices": [2]},), ({"attn_rotary_emb": 4},),
+              ({"mamba_n_groups": 2},), ({"mlp_bias": True},),
+              ({"rope_parameters": {"rope_type": "yarn"}},)),
+    *refusals(tiny.granitehybrid, ({"position_embedding_type": "alibi"},), ({"mamba_n_groups": 2},),
               ({"attention_multiplier": 0},), ({"layer_types": ["mamba", "moe"]},),
               ({"layer_types": ["mamba"]},),
               ({"layer_types": ["mamba", "mamba"]}, "no layer is attention"),
@@ -754,7 +784,10 @@ def refusals(make, *cases):
     *refusals(tiny.qwen35moe, ({"num_experts_per_tok": 4}, "expected at most num_experts, 3"),
               ({"num_experts": 4}, "gate.weight has shape [3, 8]; expected [4, 8]"),
               ({"num_experts": 2}, "gate.weight has shape [3, 8]")),
-    *refusals(tiny.nemotron_h_moe, ({"n_group": 2},), ({"moe_latent_size": 4},)),
+    *refusals(tiny.nemotron_h_moe, ({"n_group": 2},),
+              ({"moe_latent_size": 4}, "fc1_latent_proj.weight is missing")),
+    *refusals(tiny.nemotron_h_latent, ({"moe_latent_size": 4}, "has shape [6, 8]; expected [4, 8]"),
+              ({"moe_latent_size": None}, "up_proj.weight has shape [5, 6]; expected [5, 8]")),
     *refusals(tiny.granite_moe, ({"num_local_experts": 0},)),
     *refusals(tiny.qwen3next, ({"norm_topk_prob": False},), ({"mlp_only_layers": [0]},),
               ({"decoder_sparse_step": 2},)),
@@ -767,7 +800,14 @@ def refusals(make, *cases):
               ({"conv_bias": True},), ({"rope_parameters": {"rope_type": "yarn"}},)),
     *refusals(tiny.lfm2moe, ({"num_dense_layers": 0},), ({"use_expert_bias": False},)),
     *refusals(tiny.bailingmoe3, ({"rope_parameters": {"rope_type": "yarn"}},),
-              ({"kda_safe_gate": False},), ({"n_group": 3},)),
+              ({"kda_safe_gate": False},), ({"n_group": 3},), ({"value_norm": True},),
+              ({"up_proj_norm": True},), ({"use_nGPT": True},), ({"use_mla_nope": True},),
+              ({"use_kda_lora": True},), ({"scale_router_input": True},), ({"use_qk_norm": False},),
+              ({"linear_silu": False},), ({"group_norm_size": 4},), ({"rotary_dim": 4},),
+              ({"num_kv_heads_for_linear_attn": 1},), ({"scoring_func": "softmax"},),
+              ({"topk_method": "greedy"},), ({"router_dtype": "bf16"},),
+              ({"expert_swiglu_limit_list": [4.0]},), ({"expert_swiglu_limit_list": 4},),
+              ({"share_expert_swiglu_limit_list": [0, -1]},)),
 ])
 def test_configurations_that_are_refused(bench, make, change, named):
     config, t = make()
@@ -834,6 +874,56 @@ def test_ling(bench, rank):
     a = t["model.layers.0.attention.A_log"]
     assert np.allclose(f.data["blk.0.ssm_a"].ravel(), np.exp(a), rtol=1e-6)
     assert f.ne["blk.0.ssm_f_a.weight"] == [D, 6] and f.ne["blk.1.attn_gate.weight"] == [D, 2]
+
+
+# the other keys of published models of this architecture
+LING_RELEASED = {
+    "embedding_dropout": 0.0, "output_dropout": 0.0, "attention_dropout": 0.0,
+    "expert_swiglu_limit_list": None, "share_expert_swiglu_limit_list": None,
+    "gated_attention_proj_granularity_type": "head_wise", "group_norm_size": 1, "head_dim": 3,
+    "hidden_act": "silu", "kda_safe_gate": True, "layer_group_size": 2, "linear_silu": True,
+    "max_window_layers": 20, "moe_router_enable_expert_bias": True, "mtp_loss_scaling_factor": 0,
+    "mtp_use_kda": False, "no_kda_lora": True, "num_key_value_heads": 2,
+    "num_kv_heads_for_linear_attn": 0, "num_shared_experts": 1, "output_router_logits": False,
+    "partial_rotary_factor": 0.5, "q_lora_rank": None, "rope_interleave": True,
+    "rope_parameters": {"partial_rotary_factor": 0.5, "rope_theta": 6e6, "rope_type": "default"},
+    "rotary_dim": 2, "router_dtype": "fp32", "scale_router_input": False,
+    "score_function": "sigmoid", "scoring_func": "sigmoid", "seq_aux": True,
+    "short_conv_kernel_size": 4, "topk_method": "noaux_tc", "up_proj_norm": False,
+    "use_bias": False, "use_kda_lora": False, "use_mla_nope": False, "use_nGPT": False,
+    "use_qk_norm": True, "use_qkv_bias": False, "value_norm": False}
+
+
+def test_ling_as_released(bench):
+    """All keys and names of the release, and the layer that predicts several tokens."""
+    config, t = tiny.bailingmoe3()
+    f = bench.convert(config, t)
+    bench.out.unlink()
+    del config["layer_types"]
+    release = {n.replace("0.attention.dense", "0.attention.o_proj"): x for n, x in t.items()}
+    assert len(release) == len(t) and release.keys() != t.keys()
+    draft = {n.replace("layers.1.", "layers.2."): x for n, x in t.items() if "layers.1." in n}
+    draft["model.layers.2.eh_proj.weight"] = np.zeros((D, 2 * D), np.float32)
+    limits = {"expert_swiglu_limit_list": [0, 4, 4], "share_expert_swiglu_limit_list": [0, None, 5]}
+    config |= LING_RELEASED | {"num_nextn_predict_layers": 1}
+    g = bench.convert(config, release | draft)
+    assert same_tensors(f, g)
+    assert "several tokens are skipped" in g.kv["lrnn.source"]
+    assert "bailingmoe3.swiglu_clamp_exp" not in g.kv
+    bench.out.unlink()
+    h = bench.convert(config | limits, release | draft)
+    assert h.kv["bailingmoe3.swiglu_clamp_exp"] == [0.0, 4.0]
+    assert "bailingmoe3.swiglu_clamp_shexp" not in h.kv           # only of the skipped layer
+
+
+def test_nemotron_with_a_latent_width(bench):
+    config, t = tiny.nemotron_h_latent()
+    f = bench.convert(config, t)
+    assert f.kv["nemotron_h_moe.moe_latent_size"] == 6
+    src = "backbone.layers.1.mixer."
+    assert same(f.data["blk.1.ffn_latent_down.weight"], t[src + "fc1_latent_proj.weight"])
+    assert same(f.data["blk.1.ffn_latent_up.weight"], t[src + "fc2_latent_proj.weight"])
+    assert f.ne["blk.1.ffn_up_exps.weight"] == [6, 5, 3]
 
 
 def test_a_router_in_the_wrong_layers(bench):

@@ -30,7 +30,8 @@ def test_every_matrix_of_the_list_exists(bench):
     config, t = tiny.make("qwen35")
     with_draft = config, t | tiny.draft_block(t)
     found = set()
-    for made in (*map(tiny.make, tiny.families()), tiny.bailingmoe3(RQ=3), with_draft):
+    for made in (*map(tiny.make, tiny.families()), tiny.bailingmoe3(RQ=3),
+                 tiny.nemotron_h_latent(), with_draft):
         tensors = bench.convert(*made).data
         bench.out.unlink()
         found |= {re.sub(r"^blk\.\d+\.", "", n).removesuffix(".weight") for n in tensors}

@@ -566,6 +566,20 @@ def granitehybrid(heads=2, KV=1, hd=4, F=12, **sizes):
             "tie_word_embeddings": False}, randoms(s)
 
 
+def bamba(heads=2, KV=1, hd=4, F=12, **sizes):
+    mixers = [with_prefix("mamba.", mamba2_mixer(**({"G": 1} | sizes))),
+              with_prefix("self_attn.", attention(heads, KV, hd))]
+    s = {"model.embed_tokens.weight": (V, D), "model.final_layernorm.weight": (D,),
+         "lm_head.weight": (V, D)}
+    for i, mixer in enumerate(mixers):
+        s |= with_prefix(f"model.layers.{i}.", {
+            "input_layernorm.weight": (D,), "pre_ff_layernorm.weight": (D,), **mixer,
+            **{n.replace("mlp.", "feed_forward."): shape for n, shape in swiglu(F).items()}})
+    return {"model_type": "bamba", "hidden_size": D, "num_hidden_layers": 2,
+            "attn_layer_indices": [1], "num_attention_heads": heads, "num_key_value_heads": KV,
+            "rope_theta": 500.0, "tie_word_embeddings": False}, randoms(s)
+
+
 def experts(X, F, gated=True):
     s = {f"{e}.up_proj.weight": (F, D) for e in range(X)}
     s |= {f"{e}.down_proj.weight": (D, F) for e in range(X)}
@@ -581,6 +595,16 @@ def nemotron_h_moe(X=3, F=5, FS=6, **sizes):
     t = {n: x for n, x in t.items() if not n.startswith(src)} | randoms(with_prefix(src, mixer))
     return config | {"layers_block_type": ["mamba", "moe", "attention"], "n_routed_experts": X,
                      "num_experts_per_tok": 2, "routed_scaling_factor": 2.5}, t
+
+
+def nemotron_h_latent(X=3, F=5, R=6, FS=6, **sizes):
+    config, t = nemotron_h_moe(X, F, FS, **sizes)
+    src = "backbone.layers.1.mixer."
+    t |= randoms(with_prefix(src, {
+        **{f"experts.{e}.up_proj.weight": (F, R) for e in range(X)},
+        **{f"experts.{e}.down_proj.weight": (R, F) for e in range(X)},
+        "fc1_latent_proj.weight": (R, D), "fc2_latent_proj.weight": (D, R)}))
+    return config | {"moe_latent_size": R}, t
 
 
 def granite_moe(X=3, FX=5, **sizes):

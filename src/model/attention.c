@@ -22,6 +22,7 @@ struct attention {
     int64_t              H, HK, L;
     float                rope_theta; // 0: no RoPE
     int64_t              n_rot;      // RoPE turns the first n_rot entries of a head
+    bool                 neighbors;  // in the pairs (2d, 2d + 1); otherwise (d, d + n_rot/2)
     float                scale;      // of the scores
     bool                 gated;      // heads of W_q have rows of q and of the gate z
     enum attention_norm  norm;
@@ -60,7 +61,9 @@ static bool load_llama_cpp_keys(struct loader * l, int32_t il, struct attention 
         w->norm = ATTENTION_NORM_HEAD;
         w->norm_eps = l->model->norm_eps;
     }
-    if (features & ATTENTION_ROPE) {
+    w->neighbors = features & ATTENTION_ROPE_FINETUNED;
+    if (features & ATTENTION_ROPE ||
+            (w->neighbors && loader_bool_or(l, loader_key(l, "rope.scaling.finetuned"), true))) {
         const char * n_rot = loader_key(l, "rope.dimension_count");
         w->n_rot = loader_int_or(l, n_rot, 2, 65536, w->L);
         w->rope_theta = loader_float(l, loader_key(l, "rope.freq_base"), 1.0f, 1e12f);
@@ -147,8 +150,9 @@ static struct ggml_tensor * prepare(struct graph * g, const struct attention * w
     if (w->norm == ATTENTION_NORM_HEAD) {
         x = graph_rms_norm(g, x, norm, w->norm_eps);
     }
-    return w->rope_theta > 0.0f ? graph_rope(g, x, w->n_rot, w->rope_theta, g->model->rope_factors)
-                                : x;
+    return w->rope_theta > 0.0f
+                   ? graph_rope(g, x, w->n_rot, w->rope_theta, g->model->rope_factors, w->neighbors)
+                   : x;
 }
 
 void attention_store(struct graph * g, struct ggml_tensor * cache, struct ggml_tensor * x) {

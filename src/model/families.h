@@ -133,7 +133,12 @@ struct mlp {
     struct ggml_tensor *up, *up_b;     // [D, F], [F] or NULL
     struct ggml_tensor *down, *down_b; // [F, D], [D] or NULL
     bool                gelu;          // of the gate; otherwise SiLU
+    float               limit;         // of SwiGLU, 0: none
 };
+
+// silu(gate) ∘ up, of the same shape. With a limit m: min(silu(gate), m) ∘ min(max(up, −m), m)
+struct ggml_tensor * swiglu_build(
+        struct graph * g, struct ggml_tensor * gate, struct ggml_tensor * up, float limit);
 
 bool mlp_load(struct loader * l, int32_t il, const struct layer * layer, struct mlp * mlp);
 struct ggml_tensor * mlp_build(struct graph * g, const struct mlp * mlp, struct ggml_tensor * x);
@@ -263,6 +268,7 @@ enum attention_feature { // of files of llama.cpp
     ATTENTION_QK_NORM = 1 << 1, // q and k normalized per head
     ATTENTION_GATE = 1 << 2,    // W_q also has rows for an output gate; latent: one for each head
     ATTENTION_LATENT = 1 << 3,  // mla.c
+    ATTENTION_ROPE_FINETUNED = 1 << 4, // RoPE of neighbors, unless rope.scaling.finetuned is false
 };
 
 bool attention_load(struct loader * l, int32_t il, struct layer * layer);

@@ -94,9 +94,10 @@ struct ggml_tensor * graph_soft_cap(struct graph * g, struct ggml_tensor * x, fl
 }
 
 struct ggml_tensor * graph_rope(struct graph * g, struct ggml_tensor * x, int64_t n, float theta,
-        struct ggml_tensor * factors) {
-    return ggml_rope_ext(g->ctx, x, g->inputs->positions, factors, (int) n, GGML_ROPE_TYPE_NEOX, 0,
-            theta, 1.0f, 0.0f, 1.0f, 0.0f, 0.0f);
+        struct ggml_tensor * factors, bool neighbors) {
+    return ggml_rope_ext(g->ctx, x, g->inputs->positions, factors, (int) n,
+            neighbors ? GGML_ROPE_TYPE_NORMAL : GGML_ROPE_TYPE_NEOX, 0, theta, 1.0f, 0.0f, 1.0f,
+            0.0f, 0.0f);
 }
 
 struct ggml_tensor * graph_conv(struct graph * g, int32_t state, struct ggml_tensor * weight,

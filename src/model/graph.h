@@ -107,9 +107,9 @@ struct ggml_tensor * graph_scale(struct graph * g, struct ggml_tensor * x, float
 struct ggml_tensor * graph_soft_cap(struct graph * g, struct ggml_tensor * x, float cap);
 
 // x [K, heads, T], the pairs (d, d + n/2) of the first n entries turned by
-// position · theta^(−2d/n) / factors[d]; factors NULL: 1
+// position · theta^(−2d/n) / factors[d]; factors NULL: 1. neighbors: the pairs (2d, 2d + 1)
 struct ggml_tensor * graph_rope(struct graph * g, struct ggml_tensor * x, int64_t n, float theta,
-        struct ggml_tensor * factors);
+        struct ggml_tensor * factors, bool neighbors);
 
 // The short convolution of x [channels, T], with state number `state` of the layer; weight NULL:
 // only the activation

@@ -5,11 +5,23 @@
 
 #include <stdlib.h>
 
+// The limit of SwiGLU in layer il; llama.cpp takes the smallest ones as none, too.
+static float limit_of(struct loader * l, const char * name, int32_t il) {
+    const char * key = loader_key(l, name);
+    size_t       n;
+    float *      limits = loader_floats(l, key, 0.0f, 1e6f, &n);
+    if (n > 0 && n <= (size_t) il) {
+        loader_fail(l, "key '%s' has %zu elements; expected at least %d", key, n, il + 1);
+    }
+    const float limit = n > (size_t) il && limits[il] > 1e-6f ? limits[il] : 0.0f;
+    free(limits);
+    return limit;
+}
+
 static void layer_kind(struct loader * l, int32_t il, struct layer * layer) {
-    size_t n; // limits inside the experts are not supported
     layer_kind_by_heads(l, il, layer);
-    free(loader_floats(l, loader_key(l, "swiglu_clamp_exp"), 0.0f, 0.0f, &n));
-    free(loader_floats(l, loader_key(l, "swiglu_clamp_shexp"), 0.0f, 0.0f, &n));
+    layer->glu_limit = limit_of(l, "swiglu_clamp_shexp", il);
+    layer->glu_limit_experts = limit_of(l, "swiglu_clamp_exp", il);
 }
 
 const struct family family_kimi_linear = {

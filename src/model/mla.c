@@ -84,10 +84,7 @@ bool mla_load(struct loader * l, int32_t il, struct layer * layer) {
 
 // x [r, heads, T], a view
 static struct ggml_tensor * rope(struct graph * g, const struct mla * w, struct ggml_tensor * x) {
-    return w->rope_theta == 0.0f
-                   ? x
-                   : ggml_rope_ext(g->ctx, x, g->inputs->positions, NULL, (int) w->r,
-                             GGML_ROPE_TYPE_NORMAL, 0, w->rope_theta, 1.0f, 0.0f, 1.0f, 0.0f, 0.0f);
+    return w->rope_theta > 0.0f ? graph_rope(g, x, w->r, w->rope_theta, NULL, true) : x;
 }
 
 // Entries first .. first + n − 1 of each head of x [heads·length, T] → [n, heads, T], a view

@@ -3,8 +3,12 @@
 //     mlp(x) = W_down (silu(W_gate x) ∘ W_up x)                  each product with an optional bias
 //     mlp(x) = W_down (gelu(W_gate x) ∘ W_up x)
 //     mlp(x) = W_down relu(W_up x)²
+//
+// Some SwiGLU have a limit m: min(silu(W_gate x), m) ∘ min(max(W_up x, −m), m)
 
 #include "model/families.h"
+
+#include <math.h>
 
 bool mlp_load(struct loader * l, int32_t il, const struct layer * layer, struct mlp * mlp) {
     const int64_t D = l->model->n_embd;
@@ -13,6 +17,7 @@ bool mlp_load(struct loader * l, int32_t il, const struct layer * layer, struct 
         return loader_fail(l, "key '%s' is missing", loader_key(l, "feed_forward_length"));
     }
     mlp->gelu = layer->ffn == FFN_GEGLU;
+    mlp->limit = layer->glu_limit;
     if (layer->ffn != FFN_RELU2) {
         mlp->gate = loader_tensor_2d(l, il, "ffn_gate.weight", TENSOR_REQUIRED, D, F);
         mlp->gate_b = loader_tensor_1d(l, il, "ffn_gate.bias", TENSOR_F32 | TENSOR_OPTIONAL, F);
@@ -24,6 +29,15 @@ bool mlp_load(struct loader * l, int32_t il, const struct layer * layer, struct 
     return !l->failed;
 }
 
+struct ggml_tensor * swiglu_build(
+        struct graph * g, struct ggml_tensor * gate, struct ggml_tensor * up, float limit) {
+    if (limit == 0.0f) {
+        return ggml_swiglu_split(g->ctx, gate, up);
+    }
+    gate = ggml_clamp(g->ctx, ggml_silu(g->ctx, gate), -INFINITY, limit);
+    return ggml_mul(g->ctx, gate, ggml_clamp(g->ctx, up, -limit, limit));
+}
+
 struct ggml_tensor * mlp_build(struct graph * g, const struct mlp * mlp, struct ggml_tensor * x) {
     if (mlp->gate == NULL) {
         struct ggml_tensor * up = graph_linear(g, mlp->up, mlp->up_b, x); // [F, T]
@@ -33,5 +47,5 @@ struct ggml_tensor * mlp_build(struct graph * g, const struct mlp * mlp, struct 
     struct ggml_tensor * up = graph_linear(g, mlp->up, mlp->up_b, x);       // [F, T]
     return graph_linear(g, mlp->down, mlp->down_b,
             mlp->gelu ? ggml_geglu_erf_split(g->ctx, gate, up)
-                      : ggml_swiglu_split(g->ctx, gate, up));
+                      : swiglu_build(g, gate, up, mlp->limit));
 }

@@ -30,7 +30,8 @@ struct layer {
     bool     recurrent; // has the recurrent mixer of the family
     bool     attention; // has attention; side by side with the other mixer if it has both
     enum ffn ffn;
-    int64_t  n_ff;   // F, 0: none
+    int64_t  n_ff;                         // F, 0: none
+    float    glu_limit, glu_limit_experts; // of SwiGLU: MLP or shared expert, experts; 0: none
     int32_t  device; // of its weights; also of its states, if the device has the ops
 
     void *         weights;           // of the recurrent mixer, a struct of its family

@@ -55,7 +55,7 @@ static struct ggml_tensor * rotate(
         struct graph * g, const struct retnet * f, struct ggml_tensor * x) {
     x = activation_build(g, f->feature_map, x);
     x = ggml_reshape_3d(g->ctx, x, f->K, f->H, g->n_tokens);
-    x = graph_rope(g, x, f->K, f->rope_theta, NULL);
+    x = graph_rope(g, x, f->K, f->rope_theta, NULL, false);
     return ggml_reshape_4d(g->ctx, x, f->K, f->H, 1, g->n_tokens);
 }
 

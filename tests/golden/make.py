@@ -14,6 +14,7 @@ library in float32, for all tokens in one call from an empty state.
 """
 
 import contextlib
+import functools
 import importlib
 import json
 import math
@@ -444,6 +445,37 @@ def with_compressed_q(model, rank: int):
     return model
 
 
+def with_limits(model, experts: float, shared: float):
+    """Limits inside SwiGLU of the mixtures of Ling, which the library of its authors and vLLM have
+    and transformers has not."""
+    silu, linear = torch.nn.functional.silu, torch.nn.functional.linear
+
+    def swiglu(gate, up, limit):
+        return silu(gate).clamp(max=limit)*up.clamp(-limit, limit)
+
+    def run_shared(x, mlp):
+        return mlp.down_proj(swiglu(mlp.gate_proj(x), mlp.up_proj(x), shared))
+
+    def run_experts(x, chosen, weights, part):
+        y = torch.zeros_like(x)
+        for t, i in np.ndindex(*chosen.shape):
+            gate, up = linear(x[t], part.gate_up_proj[chosen[t, i]]).chunk(2)
+            y[t] += weights[t, i]*linear(swiglu(gate, up, experts), part.down_proj[chosen[t, i]])
+        return y
+
+    limits = [[], []]
+    for layer in model.model.layers:
+        mixture = hasattr(layer.mlp, "experts")
+        if mixture:
+            layer.mlp.experts.forward = functools.partial(run_experts, part=layer.mlp.experts)
+            layer.mlp.shared_experts.forward = functools.partial(
+                run_shared, mlp=layer.mlp.shared_experts)
+        limits[0].append(experts*mixture)
+        limits[1].append(shared*mixture)
+    model.config.expert_swiglu_limit_list, model.config.share_expert_swiglu_limit_list = limits
+    return model
+
+
 @contextlib.contextmanager
 def signed_mamba():
     """Replaces the gate exp(Δ A), the only exp of four dimensions in transformers' Mamba, by its
@@ -642,6 +674,17 @@ MODELS = {
     "qwen35": lambda: from_transformers("Qwen3_5", **QWEN35),
     "granite_h": lambda: from_transformers(
         "GraniteMoeHybrid", **GRANITE, num_local_experts=0, num_experts_per_tok=0),
+    "bamba": lambda: from_transformers(
+        "Bamba", **(ATTENTION | UNTIED), intermediate_size=12, rms_norm_eps=1e-2,
+        num_hidden_layers=3, attn_layer_indices=[1], mamba_n_heads=4, mamba_d_head=16,
+        mamba_d_state=8, mamba_n_groups=1, rope_parameters=dict(
+            rope_theta=100.0, rope_type="default", partial_rotary_factor=0.5)),
+    "granite_h_rope": lambda: from_transformers(
+        "GraniteMoeHybrid", **(GRANITE | dict(
+            num_hidden_layers=2, layer_types=["linear_attention", "full_attention"],
+            position_embedding_type="rope", rope_parameters=dict(
+                rope_theta=100.0, rope_type="default"))),
+        num_local_experts=0, num_experts_per_tok=0),
     "granite_h_moe": lambda: from_transformers(
         "GraniteMoeHybrid", **(GRANITE | dict(
             num_hidden_layers=2, layer_types=["linear_attention", "full_attention"])),
@@ -654,6 +697,10 @@ MODELS = {
         n_group=3, topk_group=2, moe_intermediate_size=8, moe_shared_expert_intermediate_size=10,
         routed_scaling_factor=2.5,
         layers_block_type=["linear_attention", "moe", "full_attention", "mlp"]),
+    "nemotron_h_latent": lambda: from_transformers(
+        "NemotronH", **(NEMOTRON | UNTIED), n_routed_experts=6, num_experts_per_tok=3,
+        moe_intermediate_size=8, moe_shared_expert_intermediate_size=10, moe_latent_size=12,
+        layers_block_type=["linear_attention", "moe", "full_attention"]),
     "qwen35moe": lambda: from_transformers(
         "Qwen3_5Moe", **(QWEN35 | dict(num_hidden_layers=2)), **QWEN_EXPERTS,
         layer_types=["linear_attention", "full_attention"]),
@@ -665,6 +712,8 @@ MODELS = {
         "KimiLinear", **LATENT, linear_head_dim=8, linear_num_heads=2, rms_norm_eps=1e-2),
     "bailingmoe3": lambda: from_transformers("BailingHybrid", **LING),
     "bailingmoe3_q": lambda: with_compressed_q(from_transformers("BailingHybrid", **LING), 6),
+    "bailingmoe3_limit": lambda: with_limits(
+        from_transformers("BailingHybrid", **LING), experts=0.4, shared=0.6),
     "lfm2": lambda: from_transformers("Lfm2", **LFM2, intermediate_size=12,
                                       block_auto_adjust_ff_dim=False),
     "lfm2moe": lambda: from_transformers(
@@ -735,13 +784,13 @@ OPTIONS = {"mamba_neg": SIGNED_OPTION}
 # Offsets of seeds. Without them, the key or output of a head nearly vanishes for some token, and
 # rounding alone moves the logits or an input of a matrix by more than 1e-5, or matrices in BF16 the
 # logits by an NMSE of 5e-4.
-REDRAWN = {"bailingmoe3": 10, "delta_net_neg_noconv_gate": 1, "lfm2moe": 4, "nemotron_h_moe": 20,
-           "qwen35": 1}
+REDRAWN = {"bailingmoe3": 10, "delta_net_neg_noconv_gate": 1, "lfm2moe": 4, "nemotron_h_latent": 1,
+           "nemotron_h_moe": 20, "qwen35": 1}
 
 # Drawn again until no choice of an expert is close: quantized weights must be an approximation of
 # the model. The other mixtures are so with their first seed, or with that of REDRAWN.
-CLEAR_CHOICES = ("nemotron_h_moe", "qwen3next", "kimi_linear", "bailingmoe3", "bailingmoe3_q",
-                 "jamba")
+CLEAR_CHOICES = ("nemotron_h_moe", "nemotron_h_latent", "qwen3next", "kimi_linear", "bailingmoe3",
+                 "bailingmoe3_q", "bailingmoe3_limit", "jamba")
 CLOSE_NMSE = 1e-3
 
 # those that are also made with a draft block, in the folder draft

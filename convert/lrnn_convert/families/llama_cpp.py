@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ..errors import ModelError, shown
 from ..model import Model
-from ..transforms import scaled
+from ..transforms import neighbors, scaled
 from .layer_parts import size_fact
 
 UNKNOWN_CONTEXT = 1048576                  # llama.cpp's converter writes it for recurrent models
@@ -48,12 +48,16 @@ class HybridAttention:
         return HybridAttention(heads, kv, length)
 
     def write_layer(self, m: Model, dst: str, src: str, width: int, q: float = 1.0, k: float = 1.0,
-                    v: float = 1.0, out: float = 1.0, output: str = "o_proj.weight") -> None:
-        """q, k, v, out: multipliers that become part of the weights."""
+                    v: float = 1.0, out: float = 1.0, output: str = "o_proj.weight",
+                    n_rot: int = 0) -> None:
+        """q, k, v, out: multipliers that become part of the weights. n_rot: so many entries of a
+        head, which RoPE turns, are ordered for its pairs of neighbors."""
         n, n_kv = self.heads * self.length, self.kv * self.length
         m.rows(dst, src, [
-            ("attn_q.weight",      "q_proj.weight", (n, width),    scaled(q)),
-            ("attn_k.weight",      "k_proj.weight", (n_kv, width), scaled(k)),
+            ("attn_q.weight",      "q_proj.weight", (n, width),
+             neighbors(self.heads, n_rot) if n_rot else scaled(q)),
+            ("attn_k.weight",      "k_proj.weight", (n_kv, width),
+             neighbors(self.kv, n_rot) if n_rot else scaled(k)),
             ("attn_v.weight",      "v_proj.weight", (n_kv, width), scaled(v)),
             ("attn_output.weight", output,          (width, n),    scaled(out)),
         ])

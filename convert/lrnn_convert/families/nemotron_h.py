@@ -51,12 +51,15 @@ def _read_kinds(m: Model, layers: int) -> list[str]:
     return [LETTERS[letter] for letter in pattern]
 
 
-def _write_mixture(m: Model, dst: str, src: str, D: int, X: int) -> int:
-    """Returns the width of the experts."""
+def _write_mixture(m: Model, dst: str, src: str, D: int, X: int, R: int) -> int:
+    """Returns the width of the experts. R: the width of their input and output; 0: D."""
     F = expert_width(m, src + "experts.")
+    if R:
+        m.put(dst + "ffn_latent_down.weight", src + "fc1_latent_proj.weight", (R, D))
+        m.put(dst + "ffn_latent_up.weight", src + "fc2_latent_proj.weight", (D, R))
     m.put(dst + "ffn_gate_inp.weight", src + "gate.weight", (X, D))
     m.put(dst + "exp_probs_b.bias", src + "gate.e_score_correction_bias", (X,))
-    write_experts(m, dst, src + "experts.", X, D, F, gated=False)
+    write_experts(m, dst, src + "experts.", X, R or D, F, gated=False)
     shared = m.shape(src + "shared_experts.down_proj.weight", 2)[1]
     write_shared(m, dst, src + "shared_experts.", D, shared, gated=False)
     return F
@@ -87,7 +90,7 @@ def convert(checkpoint: Checkpoint, option: str) -> Model:
 
     if mixture:
         X, k = read_counts(m, "n_routed_experts", "num_experts_per_tok")
-        m.refuse_unless("moe_latent_size", (None,), "experts with a latent width are not supported")
+        R = 0 if m.get("moe_latent_size") is None else m.count("moe_latent_size")
 
     m.put("output_norm.weight", "backbone.norm_f.weight", (D,))
     lengths = []                           # of the MLPs
@@ -101,7 +104,7 @@ def convert(checkpoint: Checkpoint, option: str) -> Model:
         elif kind == "attention":
             a.write_layer(m, dst, src, D)
         elif kind == "moe":
-            F = _write_mixture(m, dst, src, D, X)
+            F = _write_mixture(m, dst, src, D, X, R)
         else:
             F = m.shape(src + "down_proj.weight", 2)[1]
             m.rows(dst, src, [("ffn_up.weight",   "up_proj.weight",   (F, D)),
@@ -127,6 +130,9 @@ def convert(checkpoint: Checkpoint, option: str) -> Model:
         shared = m.shape(f"backbone.layers.{first}.mixer.shared_experts.down_proj.weight", 2)[1]
         write_expert_keys(m, arch, X, k, lengths[first], shared)
         write_group_keys(m, arch, X, k)
+        if R:
+            m.set_u32(f"{arch}.moe_latent_size", R)
+            m.fact("latent width", f"{R}, of the input and output of experts")
         m.set_bool(f"{arch}.expert_weights_norm", m.truth("norm_topk_prob", True))
         m.set_f32(f"{arch}.expert_weights_scale", m.positive("routed_scaling_factor", 1.0))
     mamba2.write_facts(m, s)
