@@ -7,7 +7,7 @@
 #   between nodes;
 # - compile only the part of ggml-cuda that our graphs reach, add attention where it has no kernel,
 #   and multiply F32 matrices in F32;
-# - tell ggml-vulkan that scans write their states;
+# - tell ggml-vulkan that scans write their states, and make it compute in F32;
 # - make a client of ggml-rpc survive interrupted calls, and a server drop a client that sends
 #   malformed messages;
 # - make a graph that did not fit the memory of a device an error that can be repeated.
@@ -1147,6 +1147,56 @@ glue_edit(vk-hazard-write src/ggml-vulkan/ggml-vulkan.cpp 1 after
             if (ggml_is_scan(cur_node)) {
                 ctx->unsynced_nodes_written.push_back(cur_node->src[0]);
             }
+]])
+
+# On a device with 16-bit arithmetic ggml-vulkan rounds operands to F16, also those of F32 matrices,
+# which shape the recurrence (gates, β, Δ). Ours computes in F32 unless it is told otherwise.
+glue_edit(vk-f16 src/ggml-vulkan/ggml-vulkan.cpp 1 replace
+    "bool force_disable_f16 = getenv(\"GGML_VK_DISABLE_F16\")"
+    "bool force_disable_f16 = ggml_lrnn_vk_disable_f16()")
+
+glue_edit(vk-f16-printed src/ggml-vulkan/ggml-vulkan.cpp 1 replace
+    "GGML_VK_DISABLE_F16 = getenv(\"GGML_VK_DISABLE_F16\")"
+    "GGML_VK_DISABLE_F16 = ggml_lrnn_vk_disable_f16()")
+
+foreach (matrices IN ITEMS "" 2)
+    glue_edit(vk-f16-matrices${matrices} src/ggml-vulkan/ggml-vulkan.cpp 2 replace
+        "!getenv(\"GGML_VK_DISABLE_COOPMAT${matrices}\")"
+        "!ggml_lrnn_vk_disable_f16() && !getenv(\"GGML_VK_DISABLE_COOPMAT${matrices}\")")
+endforeach()
+
+# It also rounds the right operand of a product with many columns if it is a view with gaps, as
+# Mamba's Δ is.
+glue_edit(vk-view-f32 src/ggml-vulkan/ggml-vulkan.cpp 1 replace
+[[
+    const bool y_f32_kernel = src1->type == GGML_TYPE_F32 && !y_non_contig;
+
+    if (mmp_map == nullptr) {
+]]
+[[
+    const bool y_f32_kernel = src1->type == GGML_TYPE_F32 &&
+        (!y_non_contig || (!ctx->device->fp16 && src0->type != GGML_TYPE_BF16));
+
+    if (mmp_map == nullptr && y_f32_kernel) {
+        mmp_map = ggml_vk_get_mul_mat_mat_pipeline_map(
+            ctx, src0->type, GGML_TYPE_F32, (ggml_prec)dst->op_params[0]);
+    }
+    if (mmp_map == nullptr) {
+]])
+
+glue_edit(vk-view-copy src/ggml-vulkan/ggml-vulkan.cpp 1 replace
+    "to_fp16_vk_1 = ggml_vk_get_cpy_pipeline(ctx, src1, nullptr, f16_type);"
+    "to_fp16_vk_1 =
+            ggml_vk_get_cpy_pipeline(ctx, src1, nullptr, y_f32_kernel ? GGML_TYPE_F32 : f16_type);")
+
+# ggml-vulkan binds the result of a matrix product and everything behind it in the buffer. The
+# validation layer then reports the nodes between barriers that use what is behind it.
+glue_edit(vk-result-range src/ggml-vulkan/ggml-vulkan.cpp 1 replace
+[[
+        ggml_vk_subbuffer(ctx, d_D, d_buf_offset), { ctx->prealloc_split_k, 0, d_sz * split_k },
+]]
+[[
+        { d_D, d_buf_offset, d_sz }, { ctx->prealloc_split_k, 0, d_sz * split_k },
 ]])
 
 # Vulkan headers before 1.3.275 lack the extension, which only GGML_VULKAN_VALIDATE needs.

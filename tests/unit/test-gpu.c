@@ -16,6 +16,27 @@
 // still tells F32 from TF32. Attention with a cache in F32 is computed in F32, too.
 static const double LIMIT = 1e-3;
 
+// Reads the number of layers whose recurrences moved to the CPU from the warning of a session.
+static void note_moved(enum lrnn_log_level level, const char * message, void * user) {
+    (void) level;
+    sscanf(message, "the recurrence of %d layers runs on the CPU", (int *) user);
+}
+
+static int count_slstm(const struct lrnn_model * model) {
+    static const char    NAME[] = "lrnn.slstm";
+    struct lrnn_key_info key;
+    int                  n = 0;
+    for (int64_t i = 0; lrnn_model_get_key(model, i, 0, &key); ++i) {
+        if (key.name_size == strlen(NAME) && memcmp(key.name, NAME, key.name_size) == 0) {
+            for (int64_t j = 0; j < key.n; ++j) {
+                lrnn_model_get_key(model, i, j, &key);
+                n += key.integer == 1;
+            }
+        }
+    }
+    return n;
+}
+
 static double feed(struct test * t, struct lrnn_session * s, const struct golden * g, int64_t n) {
     struct lrnn_error err;
     double            worst = 0.0;
@@ -34,13 +55,20 @@ static double feed(struct test * t, struct lrnn_session * s, const struct golden
 }
 
 static void test_model(struct test * t, const struct golden * g, const char * device) {
-    const struct lrnn_model_params params = { .n_gpu_layers = -1, .devices = device };
-    struct lrnn_model *            model = test_load_model(g->path, &params);
-    const int64_t                  pieces[] = { g->n_tokens, 1 };
-    double                         worst[2] = { 0 };
+    int                            moved = 0;
+    const struct lrnn_model_params params = {
+        .n_gpu_layers = -1, .devices = device, .log = note_moved, .log_user = &moved
+    };
+    struct lrnn_model * model = test_load_model(g->path, &params);
+    const int           may_move = strncmp(device, "Vulkan", 6) == 0 ? count_slstm(model) : 0;
+    const int64_t       pieces[] = { g->n_tokens, 1 };
+    double              worst[2] = { 0 };
     for (int i = 0; i < 2; ++i) {
+        moved = 0;
         struct lrnn_session * s = test_session(model,
                 &(struct lrnn_session_params) { .n_cache = 256, .cache_type = LRNN_CACHE_F32 });
+        test_check(t, moved == may_move, "%s: %d recurrences were moved to the CPU; expected %d",
+                g->name, moved, may_move);
         worst[i] = feed(t, s, g, pieces[i]);
         test_check(t, worst[i] <= LIMIT, "%s, calls of %d tokens: a logit differs by %g; limit %g",
                 g->name, (int) pieces[i], worst[i], LIMIT);
@@ -62,7 +90,13 @@ int main(int argc, char ** argv) {
     const char * device = argc > 1 ? argv[1] : ggml_backend_dev_name(gpu);
     printf("golden models on %s: largest difference of a logit, limit %g\n", device, LIMIT);
     for (int i = 0; i < list.n; ++i) {
-        test_model(&t, &list.models[i], device);
+        bool selected = argc < 3;
+        for (int j = 2; j < argc; ++j) {
+            selected = selected || strcmp(argv[j], list.models[i].name) == 0;
+        }
+        if (selected) {
+            test_model(&t, &list.models[i], device);
+        }
     }
     golden_list_free(&list);
     return test_end(&t, "test-gpu");

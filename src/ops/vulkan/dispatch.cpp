@@ -62,6 +62,11 @@ ggml_lrnn_vk_shader ggml_lrnn_vk_shader_of(const std::vector<uint32_t> & key) {
     }
 }
 
+const char * ggml_lrnn_vk_disable_f16() {
+    const char * f16 = getenv("LRNN_VULKAN_F16");
+    return f16 != nullptr && strcmp(f16, "0") != 0 && f16[0] != '\0' ? nullptr : "1";
+}
+
 // ---- The layout of a state ----------------------------------------------------------------------
 
 // How the columns of a state are divided among invocations.

@@ -21,3 +21,7 @@ ggml_lrnn_vk_shader ggml_lrnn_vk_shader_of(const std::vector<uint32_t> & key);
 
 void ggml_lrnn_vk_forward(ggml_backend_vk_context * ctx, vk_context & subctx, ggml_tensor * dst);
 bool ggml_lrnn_vk_supports_op(const vk_device & device, const ggml_tensor * op);
+
+// Not NULL if operands must not be rounded to F16: unless LRNN_VULKAN_F16 is set to something else
+// than 0.
+const char * ggml_lrnn_vk_disable_f16();
