@@ -210,10 +210,11 @@ def test_stray_byte_does_not_hide_a_disconnect(server, stream):
     """The generation is given up: the model would make all tokens in a few seconds."""
     before = server.metric("tokens_predicted_total")
     with contextlib.closing(server.socket()) as connection:
-        connection.sendall(completion(32000, stream=stream) + b"x")
+        connection.sendall(completion(32000, stream=stream))
         end = time.monotonic() + 60
         while server.slots_busy() == 0 and time.monotonic() < end:
             time.sleep(0.01)
+        connection.sendall(b"x")  # not before: the server would read it with the request
     while server.slots_busy() > 0 and time.monotonic() < end:
         time.sleep(0.01)
     assert server.slots_busy() == 0
