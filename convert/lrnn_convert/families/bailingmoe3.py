@@ -75,18 +75,25 @@ def _without_drafts(checkpoint: Checkpoint) -> tuple[Checkpoint, int]:
     return replace(checkpoint, tensors=kept), len(checkpoint.tensors) - len(kept)
 
 
+def _limits(m: Model, key: str, layers: int) -> list[float]:
+    """The limit of SwiGLU in each layer; 0: none."""
+    stated = m.get(key, [])
+    limits = [0 if x is None else x for x in stated] if isinstance(stated, list) else [None]
+    if not all(is_number(x) and x >= 0 for x in limits) or 0 < len(limits) < layers:
+        raise ModelError(f"config.json: {key} is {shown(stated)}; expected a number of at "
+                         f"least 0 for each of {layers} layers")
+    return [float(x) for x in limits[:layers]]
+
+
 def _write_limits(m: Model, layers: int) -> None:
-    """Of SwiGLU in the experts and in the shared expert of each layer; 0: none."""
-    for key, name in (("expert_swiglu_limit_list", "swiglu_clamp_exp"),
-                      ("share_expert_swiglu_limit_list", "swiglu_clamp_shexp")):
-        stated = m.get(key, [])
-        limits = [0 if x is None else x for x in stated] if isinstance(stated, list) else [None]
-        if not all(is_number(x) and x >= 0 for x in limits) or 0 < len(limits) < layers:
-            raise ModelError(f"config.json: {key} is {shown(stated)}; expected a number of at "
-                             f"least 0 for each of {layers} layers")
-        if any(limits[:layers]):
-            m.set_array(f"{ARCH}.{name}", "f32", [float(x) for x in limits[:layers]])
-            m.fact("limits of SwiGLU", f"{name}: {sorted({x for x in limits[:layers] if x})}")
+    experts = _limits(m, "expert_swiglu_limit_list", layers)
+    if any(experts):
+        m.set_array(f"{ARCH}.swiglu_clamp_exp", "f32", experts)
+        m.fact("limits of SwiGLU, experts", f"{sorted(set(experts) - {0})}")
+    shared = _limits(m, "share_expert_swiglu_limit_list", layers)
+    if any(shared):
+        m.set_array(f"{ARCH}.swiglu_clamp_shexp", "f32", shared)
+        m.fact("limits of SwiGLU, MLP and shared expert", f"{sorted(set(shared) - {0})}")
 
 
 def convert(checkpoint: Checkpoint, option: str) -> Model:
